@@ -1,0 +1,241 @@
+"""Derives the polynomial coefficients of fxgrad.kernels (math, trig): `python bench/coefficients.py [name ...]`.
+
+Each entry of FITS is one polynomial in use; the tuple printed for it is what the kernel module holds. To add one, add an entry.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mpmath as mp
+import numpy as np
+
+mp.mp.dps = 50
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Polynomial p of `degree` that minimises max |weight(x) * (p(x) - function(x))| on `interval`, in `dtype` coefficients."""
+
+    function: Callable
+    interval: tuple
+    degree: int
+    weight: Callable
+    dtype: type = np.float64
+
+
+def remez(values: list, weights: list, grid: list, degree: int) -> tuple[list, mp.mpf]:
+    """Coefficients of the polynomial with the least weighted maximum error on the grid (exchange algorithm), and that error."""
+    n = degree + 2
+    last = len(grid) - 1
+    chosen = [round(last * (1 - mp.cos(mp.pi * i / (n - 1))) / 2) for i in range(n)]
+    coefficients: list = []
+    for _ in range(30):
+        matrix = mp.matrix(n, n)
+        for row, g in enumerate(chosen):
+            for power in range(degree + 1):
+                matrix[row, power] = grid[g] ** power
+            matrix[row, n - 1] = (-1) ** row / weights[g]
+        solution = mp.lu_solve(matrix, mp.matrix([values[g] for g in chosen]))
+        coefficients = list(solution[: n - 1])
+        errors = [w * (mp.polyval(coefficients[::-1], x) - f) for x, f, w in zip(grid, values, weights)]
+        # The largest error of every run of equal signs; of those, n neighbours with the largest ends.
+        extrema: list[int] = []
+        for i, e in enumerate(errors):
+            if extrema and (errors[extrema[-1]] > 0) == (e > 0):
+                extrema[-1] = max(extrema[-1], i, key=lambda j: abs(errors[j]))
+            else:
+                extrema.append(i)
+        while len(extrema) > n:
+            extrema.pop(0 if abs(errors[extrema[0]]) < abs(errors[extrema[-1]]) else -1)
+        if len(extrema) < n or extrema == chosen:
+            break
+        chosen = extrema
+    return coefficients, max(abs(e) for e in errors)
+
+
+def solve(fit: Fit, points: int = 500) -> tuple[list[float], float]:
+    """Coefficients rounded to the dtype of the fit, and the maximum weighted error they leave (as a power of two).
+
+    Every polynomial in use is the tail of a series whose first terms are exact, so plain rounding of the coefficients is enough.
+    """
+    a, b = (mp.mpf(t) for t in fit.interval)
+    grid = [a + (b - a) * (1 - mp.cos(mp.pi * (i + mp.mpf(1) / 2) / points)) / 2 for i in range(points)]
+    values, weights = [mp.mpf(fit.function(x)) for x in grid], [abs(mp.mpf(fit.weight(x))) for x in grid]
+    coefficients, _ = remez(values, weights, grid, fit.degree)
+    rounded = [float(fit.dtype(mp.nstr(c, 25))) for c in coefficients]
+    errors = [w * abs(mp.polyval(rounded[::-1], x) - f) for x, f, w in zip(grid, values, weights)]
+    return rounded, float(mp.log(max(errors), 2))
+
+
+_HALF_LN2 = mp.log(2) / 2 * (1 + mp.mpf(2) ** -18)
+_LOG = (mp.sqrt(0.5) - 1, mp.sqrt(2) - 1)
+_LOG_S = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)  # f / (2 + f) at both ends
+
+
+def _exp_tail(r):  # exp(r) = 1 + r + r^2 * tail
+    return (mp.expm1(r) - r) / r**2
+
+
+def _log_tail(f):  # log(1 + f) = f + f^2 * (-1/2 + f * tail)
+    return (mp.log1p(f) - f + f**2 / 2) / f**3
+
+
+def _atanh_tail(z):  # log((1 + s) / (1 - s)) = 2 s + s * z * tail, z = s^2
+    s = mp.sqrt(z)
+    return (2 * mp.atanh(s) - 2 * s) / (s * z)
+
+
+def _tanh_tail(z):  # tanh(x) = x + x * z * tail, z = x^2
+    x = mp.sqrt(z)
+    return (mp.tanh(x) - x) / (x * z)
+
+
+def _cosh_tail(z):  # cosh(x) = 1 + z * tail
+    return (mp.cosh(mp.sqrt(z)) - 1) / z
+
+
+def _sinh_tail(z):  # sinh(x) = x + x * z * tail
+    x = mp.sqrt(z)
+    return (mp.sinh(x) - x) / (x * z)
+
+
+def _exp_fit(degree: int, dtype: type) -> Fit:
+    return Fit(_exp_tail, (-_HALF_LN2, _HALF_LN2), degree, lambda r: r**2 / mp.exp(r), dtype)
+
+
+def _exp_doubled_fit(degree: int, dtype: type) -> Fit:
+    half = _HALF_LN2 / 2
+    return Fit(lambda r: (mp.expm1(2 * r) - 2 * r) / r**2, (-half, half), degree, lambda r: r**2 / mp.exp(2 * r), dtype)
+
+
+def _expm1_fit(degree: int, dtype: type) -> Fit:
+    return Fit(_exp_tail, (-_HALF_LN2, _HALF_LN2), degree, lambda r: r**2 / mp.expm1(r), dtype)
+
+
+def _log_fit(degree: int, dtype: type) -> Fit:
+    return Fit(_log_tail, _LOG, degree, lambda f: f**3 / mp.log1p(f), dtype)
+
+
+def _tanh_fit(limit: float, degree: int, dtype: type) -> Fit:
+    return Fit(_tanh_tail, (mp.mpf(2) ** -60, limit**2), degree, lambda z: z**1.5 / mp.tanh(mp.sqrt(z)), dtype)
+
+
+def _cosh_fit(degree: int, dtype: type) -> Fit:
+    return Fit(_cosh_tail, (mp.mpf(2) ** -60, _HALF_LN2**2), degree, lambda z: z, dtype)
+
+
+def _sinh_fit(degree: int, dtype: type) -> Fit:
+    return Fit(_sinh_tail, (mp.mpf(2) ** -60, _HALF_LN2**2), degree, lambda z: z, dtype)
+
+
+def _sin_tail(z):  # sin(x) = x + x * z * tail
+    x = mp.sqrt(z)
+    return (mp.sin(x) / x - 1) / z
+
+
+def _cos_tail(z):  # cos(x) = 1 - z / 2 + z^2 * tail
+    return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
+
+
+def _atan_tail(z):  # atan(x) = x + x * z * tail
+    x = mp.sqrt(z)
+    return (mp.atan(x) / x - 1) / z
+
+
+def _asin_tail(z):  # asin(x) = x + x * z * tail
+    x = mp.sqrt(z)
+    return (mp.asin(x) / x - 1) / z
+
+
+# The next three are expanded about a point where their rounding errors matter most, given as `middle`.
+
+
+def _erf_fit(limit: float, middle: float, degree: int, dtype: type) -> Fit:  # erf(x) = x + x * tail, t = x^2 - middle
+    def tail(t):
+        x = mp.sqrt(t + middle)
+        return mp.erf(x) / x - 1
+
+    return Fit(tail, (mp.mpf(2) ** -60 - middle, mp.mpf(limit) ** 2 - middle), degree, lambda t: 1 / (1 + tail(t)), dtype)
+
+
+def _erf_root_fit(high: float, middle: float, degree: int, dtype: type) -> Fit:
+    def root(t):  # erfc(x)^(1/4) = value at t=0 (two constants) + t * tail, t = x - middle
+        return mp.erfc(t + middle) ** (mp.mpf(1) / 4)
+
+    first = root(mp.mpf(0))
+    ends = (mp.mpf(1) - middle, mp.mpf(high) - middle)
+    return Fit(lambda t: (root(t) - first) / t, ends, degree, lambda t: 4 * root(t) ** 3 * t, dtype)
+
+
+def _erfc_fit(low: float, high: float, middle: float, degree: int, dtype: type) -> Fit:
+    shift = 2.5
+
+    def scaled(t):  # exp(x^2) erfc(x) (x + shift) = value at t=0 (two constants) + t * tail, t = 1 / (x + shift) - middle
+        r = mp.mpf(t) + middle
+        x = 1 / r - shift
+        return mp.exp(x * x) * mp.erfc(x) / r
+
+    first = scaled(0)
+    ends = (1 / (mp.mpf(high) + shift) - middle, 1 / (mp.mpf(low) + shift) - middle)
+    return Fit(lambda t: (scaled(t) - first) / t, ends, degree, lambda t: t / scaled(t), dtype)
+
+
+_QUADRANT = (mp.mpf(2) ** -60, mp.mpf("0.8") ** 2)  # a little beyond pi/4: the multiple of pi/2 is only nearly the nearest
+_OCTANT = (mp.mpf(2) ** -60, (mp.tan(mp.pi / 8) + mp.mpf(2) ** -20) ** 2)
+
+
+FITS = {
+    "exp_f32": _exp_fit(4, np.float32),
+    "exp_f64": _exp_fit(9, np.float64),
+    "expm1_f32": _expm1_fit(5, np.float32),
+    "expm1_f64": _expm1_fit(10, np.float64),
+    "log_f32": _log_fit(7, np.float32),
+    "log_f64": Fit(_atanh_tail, (mp.mpf(2) ** -60, _LOG_S**2), 6, lambda z: z, np.float64),
+    "exp_doubled_f32": _exp_doubled_fit(4, np.float32),
+    "exp_doubled_f64": _exp_doubled_fit(9, np.float64),
+    "tanh_f32": _tanh_fit(0.89, 6, np.float32),
+    "tanh_f64": _tanh_fit(0.89, 14, np.float64),
+    "cosh_f32": _cosh_fit(2, np.float32),
+    "cosh_f64": _cosh_fit(5, np.float64),
+    "sinh_f32": _sinh_fit(2, np.float32),
+    "sinh_f64": _sinh_fit(4, np.float64),
+    # cbrt: the first guess of m^(-1/3) on [1, 2); Newton steps follow, so the coefficients need no care.
+    "cbrt_f32": Fit(lambda m: mp.mpf(m) ** (mp.mpf(-1) / 3), (1, 2), 4, lambda m: m ** (mp.mpf(1) / 3), np.float32),
+    "cbrt_f64": Fit(lambda m: mp.mpf(m) ** (mp.mpf(-1) / 3), (1, 2), 5, lambda m: m ** (mp.mpf(1) / 3), np.float64),
+}
+
+
+FITS |= {
+    "sin_f32": Fit(_sin_tail, _QUADRANT, 2, lambda z: z / (1 + z * _sin_tail(z)), np.float32),
+    "sin_f64": Fit(_sin_tail, _QUADRANT, 5, lambda z: z / (1 + z * _sin_tail(z)), np.float64),
+    "cos_f32": Fit(_cos_tail, _QUADRANT, 2, lambda z: z**2, np.float32),
+    "cos_f64": Fit(_cos_tail, _QUADRANT, 5, lambda z: z**2, np.float64),
+    "atan_f32": Fit(_atan_tail, _OCTANT, 4, lambda z: z / (1 + z * _atan_tail(z)), np.float32),
+    "atan_f64": Fit(_atan_tail, _OCTANT, 10, lambda z: z / (1 + z * _atan_tail(z)), np.float64),
+    "asin_f32": Fit(_asin_tail, (mp.mpf(2) ** -60, 0.25), 4, lambda z: z / (1 + z * _asin_tail(z)), np.float32),
+    "asin_f64": Fit(_asin_tail, (mp.mpf(2) ** -60, 0.25), 12, lambda z: z / (1 + z * _asin_tail(z)), np.float64),
+    "erf_f32": _erf_fit(1.0, 0.5, 6, np.float32),
+    "erf_f64": _erf_fit(1.0, 0.5, 11, np.float64),
+    "erf_root_f32": _erf_root_fit(4.0, 1.25, 8, np.float32),
+    "erf_root_f64": _erf_root_fit(6.0, 1.5, 19, np.float64),
+    "erfc_near_f32": _erfc_fit(0.5, 2.25, 0.265625, 7, np.float32),
+    "erfc_near_f64": _erfc_fit(0.5, 2.25, 0.265625, 16, np.float64),
+    "erfc_far_f32": _erfc_fit(2.25, 10.5, 0.0625, 7, np.float32),
+    "erfc_far_f64": _erfc_fit(2.25, 28.0, 0.0625, 16, np.float64),
+    "erfc_exp_f32": _exp_fit(4, np.float32),
+    "erfc_exp_f64": _exp_fit(9, np.float64),
+}
+
+
+def main(names: list[str]) -> None:
+    for name in names or FITS:
+        coefficients, error = solve(FITS[name])
+        shown = ", ".join(str(FITS[name].dtype(c)) for c in coefficients)
+        print(f"{name} = ({shown})  # error 2^{error:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

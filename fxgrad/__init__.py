@@ -1,0 +1,27 @@
+"""fxgrad: functional transformations (grad, vjp, jvp, vmap, checkpoint, jit) of NumPy code."""
+
+from fxgrad import errors, numpy, tree
+from fxgrad.api import (
+    eval_shape, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, linearize, make_ir, stop_gradient, value_and_grad, vjp, vmap,
+)  # fmt: skip
+from fxgrad.compile.jit import jit
+from fxgrad.config import config, disable_jit
+from fxgrad.custom import checkpoint, checkpoint_name, checkpoint_policies, custom_jvp, custom_vjp, remat
+from fxgrad.errors import (
+    ConcretizationError, FxError, LeakedTracerError, MutationError, NonDifferentiableError, StaleValueError, TreeMismatchError, UnsupportedError,
+)  # fmt: skip
+from fxgrad.ir.program import Program
+from fxgrad.ir.text import parse as parse_ir
+from fxgrad.ir.types import Aval
+from fxgrad.numpy import asarray
+from fxgrad.runtime.caches import clear_caches
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Aval", "ConcretizationError", "FxError", "LeakedTracerError", "MutationError", "NonDifferentiableError", "Program",
+    "StaleValueError", "TreeMismatchError", "UnsupportedError", "asarray", "checkpoint", "checkpoint_name", "checkpoint_policies",
+    "clear_caches", "config", "custom_jvp", "custom_vjp", "disable_jit", "errors", "eval_shape", "grad", "hessian", "hvp", "jacfwd",
+    "jacobian", "jacrev", "jit", "jvp", "linearize", "make_ir", "numpy", "parse_ir", "remat", "stop_gradient", "tree",
+    "value_and_grad", "vjp", "vmap",
+]  # fmt: skip

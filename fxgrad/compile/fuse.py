@@ -1,0 +1,369 @@
+"""Which operations share a kernel: a deterministic partition of a flat program into tasks.
+
+Every map operation gets a *level*: how many trips to memory (reductions, host calls, views of computed values) lie before it. Map
+operations of one level and one shape that feed each other or read the same arrays form a group, which is free of cycles
+by construction. Then, from the last operation to the first, each value's place is chosen: computed where it is needed, if only one
+kernel needs it; computed again in each, if that moves fewer bytes than storing it; else stored by its group. A reduction is
+a kernel of its own that computes what it reduces, when nobody else needs it. Scalars (rank 0) join any kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.compile.layout import Layout, apply_view, contiguous
+from fxgrad.ir.program import Eqn, Program
+from fxgrad.ir.types import Atom, Var
+from fxgrad.runtime.eager import has_kernel
+
+__all__ = ["Access", "Task", "partition"]
+
+MAX_OPS = 64
+MAX_READS = 20
+_MAX_CONE = 8
+_MAX_EPILOGUE = 12
+
+
+class Access:
+    """An operand of a task: a stored array and how it lies in the task's iteration space."""
+
+    __slots__ = ("layout", "root")
+
+    def __init__(self, root: Var, layout: Layout):
+        self.root, self.layout = root, layout
+
+    @property
+    def key(self) -> tuple:
+        return self.root, self.layout
+
+
+class Task:
+    """One step: a kernel (`map`, `reduce`) or a `host` call.
+
+    `eqns` are the operations in order; `stored` the variables written. `reads` maps each operand variable not computed here to its
+    access. A reduction has `reduce`, and `epilogue` operations on its result.
+    """
+
+    def __init__(self, kind: str, shape: tuple[int, ...], order: int):
+        self.kind, self.shape, self.order = kind, shape, order
+        self.eqns: list[Eqn] = []
+        self.stored: list[Var] = []
+        self.reduce: Eqn | None = None
+        self.epilogue: list[Eqn] = []
+        self.why: list[str] = []
+
+    @property
+    def all_eqns(self) -> list[Eqn]:
+        return [*self.eqns, *([self.reduce] if self.reduce else []), *self.epilogue]
+
+
+class Analysis:
+    """What the partition needs to know of a program: kinds, producers, where views lead, levels."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.eqns = program.eqns
+        self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
+        self.views: dict[Var, tuple[Atom, Layout]] = {}
+        self.kinds = [self._kind(e) for e in self.eqns]
+        self.consumers: list[list[int]] = [[] for _ in self.eqns]
+        for i, e in enumerate(self.eqns):
+            for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
+                if a in self.producer:
+                    self.consumers[self.producer[a]].append(i)
+        self.levels: list[int] = []
+        for i in range(len(self.eqns)):
+            self.levels.append(self._level(i))
+
+    def _kind(self, eqn: Eqn) -> str:
+        prim = eqn.prim
+        avals = [a.aval for a in eqn.inputs]
+        if prim.kind in ("map", "reduce"):
+            return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
+        if prim.kind == "view" and len(eqn.inputs) == 1:
+            root, layout = self.access(eqn.inputs[0])
+            found = apply_view(prim.name, layout, eqn.params)
+            if found is not None:
+                self.views[eqn.outputs[0]] = (root, found)
+                return "view"
+        return "host"
+
+    def access(self, atom: Atom) -> tuple[Atom, Layout]:
+        """The stored value behind an atom, and the atom's layout in it."""
+        if type(atom) is Var and atom in self.views:
+            return self.views[atom]
+        return atom, contiguous(atom.aval.shape, atom.aval.dtype.itemsize)
+
+    def direct(self, atom: Atom, shape: tuple[int, ...]) -> int | None:
+        """The map equation whose value an operation over `shape` can take from a register."""
+        if type(atom) is not Var:
+            return None
+        p = self.producer.get(atom)
+        return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (shape, ()) else None
+
+    def space(self, i: int) -> tuple[int, ...]:
+        """The iteration space of a map or reduce equation."""
+        e = self.eqns[i]
+        return e.outputs[0].aval.shape if self.kinds[i] == "map" else e.inputs[0].aval.shape
+
+    def _level(self, i: int) -> int:
+        level, kind = 0, self.kinds[i]
+        for a in self.eqns[i].inputs:
+            if type(a) is not Var:
+                continue
+            if kind in ("map", "reduce") and (p := self.direct(a, self.space(i))) is not None:
+                level = max(level, self.levels[p])
+                continue
+            root = self.access(a)[0]
+            if type(root) is Var and root in self.producer:
+                level = max(level, self.levels[self.producer[root]] + 1)
+        return level
+
+    def leaf(self, atom: Atom, shape: tuple[int, ...]) -> Var | None:
+        """The stored array a map or reduce operation would read for this operand; None for literals."""
+        root = self.access(atom)[0]
+        return root if type(root) is Var else None
+
+
+def _groups(a: Analysis) -> dict[int, Any]:
+    """A group key for each map equation: connected by direct use or by reading one array, at one level and shape."""
+    parent: dict[int, int] = {}
+
+    def find(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    def join(i: int, j: int) -> None:
+        i, j = find(i), find(j)
+        parent[max(i, j)] = min(i, j)
+
+    first: dict[Any, int] = {}
+    for i, kind in enumerate(a.kinds):
+        if kind != "map":
+            continue
+        parent[i] = i
+        shape = a.space(i)
+        place = (a.levels[i], shape)
+        if shape == ():
+            join(i, first.setdefault(place, i))
+        for x in a.eqns[i].inputs:
+            p = a.direct(x, shape)
+            if p is not None:
+                if (a.levels[p], a.space(p)) == place:
+                    join(i, p)
+            elif (leaf := a.leaf(x, shape)) is not None and leaf.aval.size > 1:
+                join(i, first.setdefault((*place, leaf), i))
+    return _chunked(a, {i: find(i) for i in parent})
+
+
+def _chunked(a: Analysis, root: dict[int, int]) -> dict[int, Any]:
+    """Groups cut, in program order, where they grow too large for one kernel."""
+    chunk: dict[int, int] = {}
+    ops: dict[int, int] = {}
+    leaves: dict[int, set[Var]] = {}
+    out = {}
+    for i, r in root.items():
+        mine = {leaf for x in a.eqns[i].inputs if a.direct(x, a.space(i)) is None and (leaf := a.leaf(x, a.space(i))) is not None}
+        if ops.setdefault(r, 0) >= MAX_OPS or len(leaves.setdefault(r, set()) | mine) > MAX_READS:
+            chunk[r] = chunk.get(r, 0) + 1
+            ops[r], leaves[r] = 0, set()
+        ops[r] += 1
+        leaves[r] |= mine
+        out[i] = ("map", r, chunk.get(r, 0))
+    return out
+
+
+class Placement:
+    """Chooses, from the last equation to the first, in which kernels each map value is computed and whether it is stored."""
+
+    def __init__(self, a: Analysis, fusion: bool):
+        self.a, self.fusion = a, fusion
+        self.home = _groups(a) if fusion else {i: ("map", i, 0) for i, k in enumerate(a.kinds) if k == "map"}
+        self.computed: dict[int, dict[Any, None]] = {}  # equation -> kernels, in order
+        self.why: dict[int, str] = {}  # stored equations, and the reason
+        self.ops: dict[Any, int] = {}
+        self.reads: dict[Any, set[Var]] = {}
+        self.outputs = {o for o in a.program.outputs if type(o) is Var}
+        self.viewed = {self.a.access(o)[0] for o in self.outputs}
+        for i in range(len(a.eqns) - 1, -1, -1):
+            if a.kinds[i] == "map":
+                self._place(i)
+            elif a.kinds[i] == "reduce":
+                self._note_reads(i, ("reduce", i, 0))
+
+    def _note_reads(self, i: int, kernel: Any) -> None:
+        self.ops[kernel] = self.ops.get(kernel, 0) + 1
+        known = self.reads.setdefault(kernel, set())
+        for x in self.a.eqns[i].inputs:
+            if self.a.direct(x, self.a.space(i)) is None and (leaf := self.a.leaf(x, self.a.space(i))) is not None:
+                known.add(leaf)
+
+    def _uses(self, i: int) -> tuple[dict[Any, None], str]:
+        """Kernels that can take the value from a register, and why it must be stored, if it must."""
+        a, v = self.a, self.a.eqns[i].outputs[0]
+        needs: dict[Any, None] = {}
+        why = "fusion is off" if not self.fusion else "output of the program" if v in self.viewed else ""
+        for c in a.consumers[i]:
+            kind = a.kinds[c]
+            if kind in ("map", "reduce") and a.direct(v, a.space(c)) is not None:
+                needs.update(self.computed[c] if kind == "map" else {("reduce", c, 0): None})
+            elif kind in ("map", "reduce"):
+                why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
+            else:
+                why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
+        return needs, why
+
+    def _place(self, i: int) -> None:
+        needs, why = self._uses(i)
+        home = self.home[i]
+        if not why and len(needs) == 1:
+            (only,) = needs
+            why = "" if only == home or self._room(only) else "the kernel that needs it is full"
+        elif not why and needs:
+            worth = all(k == home or self._room(k) for k in needs) and self._recompute(i, needs, home)
+            why = "" if worth else f"{len(needs)} kernels need it"
+        if why:
+            self.why[i] = why
+            for k in needs:
+                self.reads.setdefault(k, set()).add(self.a.eqns[i].outputs[0])
+            needs = {home: None}
+        self.computed[i] = needs
+        for k in needs:
+            self._note_reads(i, k)
+
+    def _room(self, kernel: Any) -> bool:
+        return self.ops.get(kernel, 0) < MAX_OPS and len(self.reads.get(kernel, ())) < MAX_READS
+
+    def _recompute(self, i: int, needs: dict[Any, None], home: Any) -> bool:
+        """Whether computing the value in every kernel moves no more bytes than storing and reading it."""
+        leaves = self._cone(i)
+        if leaves is None:
+            return False
+        extra = sum(v.aval.nbytes for k in needs for v in leaves if v not in self.reads.get(k, ()))
+        stored = self.a.eqns[i].outputs[0].aval.nbytes
+        return extra <= stored * (1 + sum(k != home for k in needs))
+
+    def _cone(self, i: int) -> set[Var] | None:
+        """The stored arrays a value is computed from by cheap operations; None when it is not cheap."""
+        a, leaves, stack, seen = self.a, set(), [i], set()
+        while stack:
+            j = stack.pop()
+            if j in seen:
+                continue
+            seen.add(j)
+            if not a.eqns[j].prim.cheap or len(seen) > _MAX_CONE:
+                return None
+            for x in a.eqns[j].inputs:
+                p = a.direct(x, a.space(j))
+                if p is None:
+                    leaf = a.leaf(x, a.space(j))
+                    if leaf is not None:
+                        leaves.add(leaf)
+                elif a.eqns[p].prim.cheap or x.aval.size == 1:
+                    stack.append(p)
+                elif len(a.consumers[p]) == 1:
+                    return None  # it would have to be stored for this alone
+                else:
+                    leaves.add(a.eqns[p].outputs[0])
+        return leaves
+
+
+def partition(program: Program, fusion: bool = True) -> tuple[Analysis, list[Task]]:
+    """The tasks of a flat program, in an order in which they can run."""
+    a = Analysis(program)
+    placed = Placement(a, fusion)
+    tasks = _tasks(a, placed)
+    if fusion:
+        tasks = _absorb_epilogues(a, tasks, placed)
+    return a, _schedule(a, tasks)
+
+
+def _tasks(a: Analysis, placed: Placement) -> list[Task]:
+    kernels: dict[Any, Task] = {}
+    tasks: list[Task] = []
+    for i, eqn in enumerate(a.eqns):
+        if a.kinds[i] == "host":
+            task = Task("host", (), i)
+            task.eqns, task.stored = [eqn], list(eqn.outputs)
+            task.why = [f"'{eqn.prim.name}' runs as a library call"]
+            tasks.append(task)
+        elif a.kinds[i] == "reduce":
+            task = kernels.setdefault(("reduce", i, 0), Task("reduce", a.space(i), i))
+            task.reduce, task.stored, task.order = eqn, list(eqn.outputs), i
+            task.why = ["the result of a reduction"]
+        elif a.kinds[i] == "map":
+            for k in placed.computed[i]:
+                shape = a.space(k[1])
+                task = kernels.setdefault(k, Task(k[0], shape, i))
+                task.eqns.append(eqn)
+                if k == placed.home[i] and i in placed.why:
+                    task.stored.append(eqn.outputs[0])
+                    task.why.append(placed.why[i])
+                    task.order = i
+    return tasks + [t for t in kernels.values() if t.stored]
+
+
+def _reads(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
+    """Stored arrays the equations read."""
+    made = {v for e in eqns for v in e.outputs}
+    roots: dict[Var, None] = {}
+    for e in eqns:
+        for x in e.inputs:
+            root = x if type(x) is Var and x in made else a.access(x)[0]
+            if type(root) is Var and root not in made:
+                roots[root] = None
+    return roots
+
+
+def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list[Task]:
+    """A small map kernel over a reduction's result, its only reader, is done before the result is stored."""
+    readers: dict[Var, list[Task]] = {}
+    for t in tasks:
+        for v in _reads(a, t.all_eqns):
+            readers.setdefault(v, []).append(t)
+    gone: set[int] = set()
+    for t in tasks:
+        if t.kind != "reduce" or t.reduce is None or t.reduce.inputs[0].aval.size == 0:
+            continue
+        v = t.reduce.outputs[0]
+        users = readers.get(v, [])
+        if len(users) != 1 or v in placed.viewed or users[0].kind != "map":
+            continue
+        m = users[0]
+        plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
+        if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:
+            t.epilogue, t.stored, t.why, t.order = m.eqns, m.stored, m.why, m.order
+            gone.add(id(m))
+    return [t for t in tasks if id(t) not in gone]
+
+
+def _schedule(a: Analysis, tasks: list[Task]) -> list[Task]:
+    """Dependencies first, otherwise in program order."""
+    import heapq
+
+    maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
+    waiting: list[int] = []
+    followers: list[list[int]] = [[] for _ in tasks]
+    for n, t in enumerate(tasks):
+        before = {maker[v] for v in _reads(a, t.all_eqns) if v in maker} - {n}
+        waiting.append(len(before))
+        for m in before:
+            followers[m].append(n)
+    ready = [(t.order, n) for n, t in enumerate(tasks) if not waiting[n]]
+    heapq.heapify(ready)
+    out = []
+    while ready:
+        _, n = heapq.heappop(ready)
+        out.append(tasks[n])
+        for m in followers[n]:
+            waiting[m] -= 1
+            if not waiting[m]:
+                heapq.heappush(ready, (tasks[m].order, m))
+    if len(out) != len(tasks):
+        raise AssertionError("fusion made a cycle")
+    return out
+
+

@@ -1,0 +1,105 @@
+"""One flat program: calls and expansions replaced by their equations, each region simplified before it is merged.
+
+Regions are simplified apart, so that what a checkpoint computes again is never merged with what was computed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fxgrad.ir.program import Eqn, Program, dce
+from fxgrad.ir.types import Atom, Var
+
+__all__ = ["flatten", "merge_equal"]
+
+_INLINED = ("jit_call", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+_ALIASES = ("stop_gradient", "name")  # the compiler sees through these
+
+
+def merge_equal(program: Program) -> Program:
+    """Equations that compute the same from the same operands become one (exact: every primitive is a pure function)."""
+    env: dict[Var, Atom] = {}
+    seen: dict[Any, Eqn] = {}
+    eqns = []
+    for eqn in program.eqns:
+        inputs = [env.get(a, a) if type(a) is Var else a for a in eqn.inputs]
+        key = (eqn.prim, tuple(inputs), tuple(sorted(eqn.params.items())))
+        try:
+            found = seen.get(key)
+        except TypeError:  # an unhashable parameter
+            found, key = None, object()
+        if found is not None:
+            env.update(zip(eqn.outputs, found.outputs, strict=True))
+            continue
+        if inputs != eqn.inputs:
+            eqn = Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
+        seen[key] = eqn
+        eqns.append(eqn)
+    outputs = [env.get(o, o) if type(o) is Var else o for o in program.outputs]
+    return Program(program.inputs, eqns, outputs, program.consts, program.name)
+
+
+def _simplified(program: Program) -> Program:
+    return program.memoize("region", lambda: merge_equal(dce(program)))
+
+
+def _inner(eqn: Eqn) -> Program | None:
+    """The program an equation stands for, if it is to be merged."""
+    if eqn.prim.kind == "call" and eqn.prim.name in _INLINED:
+        return eqn.params["program"]
+    if eqn.prim.kind == "expand":
+        from fxgrad.trace.tracing import trace_expansion
+
+        key = (eqn.prim, tuple(a.aval for a in eqn.inputs), tuple(sorted(eqn.params.items())))
+        if key not in _expansions:
+            _expansions[key] = trace_expansion(eqn.prim, [a.aval for a in eqn.inputs], eqn.params)
+        return _expansions[key]
+    return None
+
+
+_expansions: dict[Any, Program] = {}
+
+
+def flatten(program: Program) -> Program:
+    """The program without calls, expansions and aliases, with variables of its own."""
+    region = _simplified(program)
+    inputs = [Var(v.aval) for v in region.inputs]
+    eqns: list[Eqn] = []
+    outputs = _merge(region, list(inputs), eqns)
+    return dce(Program(inputs, eqns, outputs, (), program.name))
+
+
+def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
+    """Append the region's equations, computed on `args`; an explicit stack, since regions may nest deeply."""
+
+    def start(r: Program, values: list[Atom]) -> tuple[Program, dict[Var, Atom], Iterator[Eqn], Any]:
+        return r, dict(zip(r.inputs, values, strict=True)), iter(r.eqns), None
+
+    stack = [start(region, args)]
+    targets: list[tuple[dict[Var, Atom], Any]] = []
+    while True:
+        r, env, rest, _ = stack[-1]
+        eqn = next(rest, None)
+        if eqn is None:
+            results = [env[o] if type(o) is Var else o for o in r.outputs]
+            stack.pop()
+            if not stack:
+                return results
+            outer, variables = targets.pop()
+            outer.update(zip(variables, results, strict=True))
+            continue
+        inputs: list[Atom] = [env[a] if type(a) is Var else a for a in eqn.inputs]
+        if eqn.prim.name in _ALIASES:
+            env[eqn.outputs[0]] = inputs[0]
+            continue
+        inner = _inner(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs))
+        if inner is not None:
+            targets.append((env, eqn.outputs))
+            stack.append(start(_simplified(inner), inputs))
+            continue
+        outs = [Var(v.aval) for v in eqn.outputs]
+        env.update(zip(eqn.outputs, outs, strict=True))
+        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, eqn.source))
+
+

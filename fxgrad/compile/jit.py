@@ -1,0 +1,291 @@
+"""jit: trace once, compile once, call many times.
+
+A trace is kept for each structure of arguments (tree, shapes, dtypes, static values) and is good as long as what it read from
+closures, globals and objects is bound to the same things. Compiled code is found by the structure of the program, so functions
+that trace to the same program share it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad import errors, tree
+from fxgrad.api import _wraps
+from fxgrad.config import config, jit_disabled
+from fxgrad.ir.program import Program, dce
+from fxgrad.primitives import call
+from fxgrad.primitives.base import bind
+from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
+from fxgrad.trace.guards import Guards, _same
+from fxgrad.trace.tracer import Tracer
+from fxgrad.trace.tracing import current_trace, inline
+
+__all__ = ["CacheInfo", "Jitted", "Lowered", "jit"]
+
+TRACES_KEPT = 256
+
+
+class CacheInfo(NamedTuple):
+    """hits and misses of a jitted function's trace cache, and how many traces it holds."""
+
+    hits: int
+    misses: int
+    size: int
+
+
+class _Static:
+    """A static argument as part of a key: equal in type and value (1, True and 1.0 differ, and so do 0.0 and -0.0)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Static):
+            return False
+        a, b = self.value, other.value
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            return len(a) == len(b) and all(_Static(x) == _Static(y) for x, y in zip(a, b, strict=True))
+        return type(a) is type(b) and (repr(a) == repr(b) if isinstance(a, (float, complex)) else bool(a == b))
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+class _Entry:
+    """One trace: the program, what it captured, how its result is put together, and its compiled form."""
+
+    __slots__ = ("captures", "executable", "guards", "layout", "out_tree", "program", "single", "traced")
+
+    def __init__(self, traced: Traced, guards: Guards):
+        self.traced, self.guards = traced, guards
+        self.program = canonical(dce(traced.program))
+        self.captures = traced.captures
+        self.out_tree = traced.out_tree
+        self.single = len(traced.out_weak) == 1 and tree.structure(0) == traced.out_tree
+        self.executable: Callable[..., list[Any]] | None = None
+        self.layout: tuple[tuple[np.dtype, tuple[int, ...]], ...] | None = None
+
+    def compiled(self) -> Callable[..., list[Any]]:
+        if self.executable is None:
+            from fxgrad.compile.lower import compile_program
+
+            self.executable = compile_program(self.program)
+        return self.executable
+
+
+class Jitted:
+    """A compiled function; see `jit`."""
+
+    def __init__(self, f: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]):
+        self._f = f
+        _wraps(f, "jit")(self)  # type: ignore[arg-type]
+        self._signature = _signature(f)
+        self._static_argnums, self._static_argnames = _static_names(self._signature, static_argnums, static_argnames)
+        self._entries: OrderedDict[Any, _Entry] = OrderedDict()
+        self._last: _Entry | None = None
+        self._lock = RLock()
+        self._hits = self._misses = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        entry = self._last
+        if entry is not None and not kwargs and self._fits(entry, args):
+            self._hits += 1
+            outs = entry.executable(*entry.captures, *args) if entry.captures else entry.executable(*args)  # type: ignore[misc]
+            return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+        return self._call(args, kwargs)
+
+    @staticmethod
+    def _fits(entry: _Entry, args: tuple[Any, ...]) -> bool:
+        """The short way: positional arrays of the last call's shapes and dtypes, nothing rebound, no transform around."""
+        layout = entry.layout
+        if layout is None or len(layout) != len(args):
+            return False
+        for a, (dtype, shape) in zip(args, layout, strict=True):
+            if type(a) is not np.ndarray or a.dtype is not dtype or a.shape != shape:
+                return False
+        return current_trace() is None and not jit_disabled() and entry.guards.changed() is None
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        entry, leaves, plain = self._entry(args, kwargs)
+        operands = [*entry.captures, *leaves]
+        if current_trace() is not None:
+            outs = bind(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
+        elif jit_disabled():
+            outs = inline(entry.program, operands)
+        else:
+            run = entry.compiled()
+            outs = run(*[x if type(x) is np.ndarray else np.asarray(x) for x in operands])
+            if plain and all(type(x) is np.ndarray for x in args):
+                entry.layout = tuple((a.dtype, a.shape) for a in args)
+                self._last = entry
+        for y, weak in zip(outs, entry.traced.out_weak, strict=True):
+            if weak and type(y) is Tracer:
+                y.weak = True
+        return tree.unflatten(entry.out_tree, outs)
+
+    def _entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Entry, list[Any], bool]:
+        """The trace for these arguments, made if there is none or what it read has changed."""
+        plain = not kwargs and not self._static_argnums
+        args, kwargs = self._canonical_call(args, kwargs)
+        statics = {i: args[i] for i in self._static_argnums if i < len(args)}
+        named = {k: kwargs[k] for k in self._static_argnames if k in kwargs}
+        dynamic = tuple(a for i, a in enumerate(args) if i not in statics)
+        keywords = {k: v for k, v in kwargs.items() if k not in named}
+        flat, structure = tree.flatten((dynamic, keywords))
+        pairs = [as_leaf(x, lambda: f"an argument of the jitted '{name_of(self._f)}'") for x in flat]
+        avals = tuple(aval_of_leaf(x) for x, _ in pairs)
+        weak = tuple(w for _, w in pairs)
+        key = (structure, avals, weak, tuple((k, _Static(v)) for k, v in (*statics.items(), *sorted(named.items()))))
+        leaves = [x for x, _ in pairs]
+        with self._lock:
+            try:
+                entry = self._entries.get(key)
+            except TypeError as problem:
+                raise errors.FxTypeError(f"a static argument of the jitted '{name_of(self._f)}' is not hashable: {problem}", fix="Pass tuples instead of lists, or make it a traced argument.") from None
+            changed = entry.guards.changed() if entry is not None else "new arguments"
+            if entry is not None and changed is None:
+                self._hits += 1
+                return entry, leaves, plain
+            self._misses += 1
+            self._log_miss(key, changed)
+            guards = Guards(self._f)
+
+            def run(*values: Any) -> Any:
+                moving, new_kwargs = tree.unflatten(structure, values)
+                rest = iter(moving)
+                return self._f(*[statics[i] if i in statics else next(rest) for i in range(len(args))], **new_kwargs, **named)
+
+            entry = _Entry(trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f)), guards)
+            if not any(type(c) is Tracer for c in entry.captures):
+                self._entries[key] = entry
+                self._entries.move_to_end(key)
+                if len(self._entries) > TRACES_KEPT:
+                    self._entries.popitem(last=False)
+            return entry, leaves, plain
+
+    def _canonical_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Keyword arguments moved to their positions, so that f(x, y=1) and f(x, 1) share a trace."""
+        if not kwargs or self._signature is None:
+            return args, kwargs
+        bound = self._signature.bind(*args, **kwargs)
+        return bound.args, bound.kwargs
+
+    def _log_miss(self, key: Any, changed: str | None) -> None:
+        if "cache" not in config.log:
+            return
+        why = changed
+        if changed == "new arguments" and self._entries:
+            old = next(reversed(self._entries))
+            parts = [n for n, a, b in zip(("tree structure", "shapes or dtypes", "Python scalars against arrays", "static arguments"), old, key, strict=True) if a != b]
+            why = f"{', '.join(parts)} changed: {old[1]} -> {key[1]}"
+        print(f"fxgrad: jit({name_of(self._f)}) traces: {why}", file=sys.stderr)
+
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses and size of the trace cache."""
+        return CacheInfo(self._hits, self._misses, len(self._entries))
+
+    def clear_cache(self) -> None:
+        """Forget all traces of this function."""
+        with self._lock:
+            self._entries.clear()
+            self._last = None
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The program for these arguments, to look at or compile."""
+        entry, _, _ = self._entry(args, kwargs)
+        return Lowered(entry)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A jitted function in a class body is a method, like any function."""
+        from types import MethodType
+
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def __reduce__(self) -> tuple:
+        return jit, (self._f, self._static_argnums, self._static_argnames)
+
+    __name__: str
+
+
+class Lowered:
+    """A traced function before compilation."""
+
+    def __init__(self, entry: _Entry):
+        self._entry = entry
+        self.program: Program = entry.program
+
+    def as_text(self) -> str:
+        """The program."""
+        return str(self.program)
+
+    def compile(self) -> Any:
+        """The executable: `as_text()` shows its kernels, `cost_analysis()` its flops and bytes."""
+        return self._entry.compiled()
+
+
+def _abstract(leaves: Sequence[Any]) -> list[Any]:
+    """Tracers stay (an outer trace knows them by identity), arrays need only their avals."""
+    return [aval_of_leaf(x) for x in leaves]
+
+
+def _signature(f: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(f)
+    except (TypeError, ValueError):
+        return None
+
+
+def _static_names(signature: inspect.Signature | None, argnums: Any, argnames: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Static arguments by position and by name; each given way implies the other where the signature allows."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    if signature is None:
+        return numbers, names
+    positional = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    numbers = tuple(n % len(positional) if n < 0 and positional else n for n in numbers)
+    unknown = [n for n in names if n not in signature.parameters and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())]
+    if unknown:
+        raise errors.FxValueError(f"jit got static_argnames={list(names)}, but the function has no parameter {unknown[0]!r}", fix=f"Its parameters are {', '.join(signature.parameters)}.")
+    all_numbers = sorted({*numbers, *(positional.index(n) for n in names if n in positional)})
+    all_names = sorted({*names, *(positional[n] for n in numbers if n < len(positional))})
+    return tuple(all_numbers), tuple(all_names)
+
+
+def jit(
+    f: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Jitted:
+    """Compile a function: trace it once, fuse its operations into kernels, and run those from then on, with the same bits.
+
+    Arguments:
+        f: a function of arrays, numbers and trees of them. It is traced again when shapes, dtypes or static arguments are new, or when
+            a global, closure variable or attribute it reads has been rebound. Captured arrays are read at each call.
+        static_argnums, static_argnames: arguments that are part of the trace: hashable, compared by type and value.
+
+    Returns:
+        A function that returns fresh NumPy arrays (rank 0: NumPy scalars), with `lower(*args)`, `cache_info()`, `clear_cache()`.
+
+    Raises:
+        ConcretizationError: f asks for the value of a traced array (`if x > 0`, `int(x)`).
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.jit(lambda x: np.sum(x * 2.0))(np.ones(3))
+        np.float64(6.0)
+    """
+    if not callable(f):
+        raise errors.FxTypeError(f"jit takes a function, got {type(f).__name__}", fix="Write fx.jit(f), then call the result with the arguments.")
+    return Jitted(f, static_argnums, static_argnames)  # type: ignore[arg-type]

@@ -1,0 +1,72 @@
+"""Kernels of one primitive, as eager evaluation uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.compile.cache import kernel_addresses
+from fxgrad.compile.layout import Place, ReducePlan, contiguous, map_plan, reduce_plan
+from fxgrad.ir.types import Aval
+from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce
+from fxgrad.primitives.base import Primitive
+
+__all__ = ["map_variant", "reduce_variant", "usual_kernels"]
+
+Ints = tuple[int, ...]
+
+
+def _place(aval: Aval, strides: Ints, ndim: int) -> Place:
+    return Place(strides if aval.shape or not ndim else (0,) * ndim, 0, aval.dtype.itemsize)
+
+
+def _map(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], out: Aval, strides: Sequence[Ints]) -> tuple[Kernel, Any]:
+    ndim = out.ndim
+    places = [_place(a, s, ndim) for a, s in zip(avals, strides, strict=True)]
+    places.append(Place(contiguous(out.shape, out.dtype.itemsize).strides, 0, out.dtype.itemsize))
+    modes, plan = map_plan(out.shape, places, 1)
+    n = len(avals)
+    op = Op(prim, tuple(sorted(params.items())), tuple(range(n)), out.dtype)
+    operands = [Operand(a.dtype, m) for a, m in zip((*avals, out), modes, strict=True)]
+    return Kernel("map", operands[:n], [op], [n], operands[n:]), plan
+
+
+def _reduce(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> tuple[Kernel, ReducePlan] | None:
+    size = x.dtype.itemsize
+    target = Place(contiguous(out.shape, out.dtype.itemsize).strides, 0, out.dtype.itemsize)
+    found = reduce_plan(x.shape, axes, [Place(strides, 0, size)], [], target, 16 if size <= 4 else 8)
+    if found is None:
+        return None
+    kernel = Kernel(found.form, [Operand(x.dtype, found.modes[0])], [], [1], [Operand(out.dtype, found.out)], Reduce(prim, 0, x.dtype))
+    return kernel, found
+
+
+def _ready(kernel: Kernel, plan: Any) -> tuple[int, int]:
+    from fxgrad.runtime.launch import address_of
+
+    return kernel_addresses([kernel])[0], address_of(plan)
+
+
+def map_variant(
+    prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], out: Aval, strides: Sequence[Ints]
+) -> tuple[int, int]:  # fmt: skip
+    """Addresses of kernel and plan for operands of these strides."""
+    return _ready(*_map(prim, avals, params, out, strides))
+
+
+def reduce_variant(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> tuple[int, int] | None:
+    """The same for a reduction; None when the reduced axes cannot be walked as one."""
+    found = _reduce(prim, x, axes, out, strides)
+    return None if found is None else _ready(found[0], found[1].plan)
+
+
+def usual_kernels(wanted: Sequence[tuple[Primitive, Sequence[Aval], dict[str, Any], Aval]]) -> list[Kernel]:
+    """The kernels of these operations on C-contiguous operands."""
+    kernels = []
+    for prim, avals, params, out in wanted:
+        strides = [contiguous(a.shape, a.dtype.itemsize).strides for a in avals]
+        if prim.kind == "map":
+            kernels.append(_map(prim, avals, params, out, strides)[0])
+        elif found := _reduce(prim, avals[0], params["axes"], out, strides[0]):
+            kernels.append(found[0])
+    return kernels

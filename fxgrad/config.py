@@ -1,0 +1,61 @@
+"""Settings: `fxgrad.config` holds them, the environment gives their first values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["config", "disable_jit"]
+
+
+def _default_cache_dir() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.environ.get("FXGRAD_CACHE_DIR") or os.path.join(base, "fxgrad")
+
+
+@dataclass
+class Config:
+    """Settings that change how programs run, never what they compute.
+
+    fusion: compile chains of operations into one kernel (False: one kernel an operation).
+    cache_dir: where compiled kernels are kept; from FXGRAD_CACHE_DIR, else the user's cache directory.
+    log: what to report on stderr, from FXGRAD_LOG, comma separated: "cache" tells why jit traced again.
+    """
+
+    fusion: bool = True
+    cache_dir: str = field(default_factory=_default_cache_dir)
+    log: frozenset[str] = field(default_factory=lambda: frozenset(filter(None, os.environ.get("FXGRAD_LOG", "").split(","))))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__dataclass_fields__:
+            raise AttributeError(f"fxgrad.config has no setting '{name}'; it has {', '.join(self.__dataclass_fields__)}")
+        object.__setattr__(self, name, value)
+
+
+config = Config()
+_jit_disabled: ContextVar[bool] = ContextVar("fxgrad_jit_disabled", default=False)
+
+
+def jit_disabled() -> bool:
+    return _jit_disabled.get()
+
+
+@contextmanager
+def disable_jit() -> Iterator[None]:
+    """Within this context, jitted functions run their traced program operation by operation, with the same bits.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> with fx.disable_jit():
+        ...     fx.jit(np.sin)(0.0)
+        np.float64(0.0)
+    """
+    token = _jit_disabled.set(True)
+    try:
+        yield
+    finally:
+        _jit_disabled.reset(token)

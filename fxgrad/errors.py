@@ -1,0 +1,105 @@
+"""The errors users meet. Each says four things: what failed, where in the user's file, why, and what to write instead."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import CodeType, FrameType
+
+__all__ = [
+    "ConcretizationError", "FxError", "FxIndexError", "FxTypeError", "FxValueError", "LeakedTracerError", "MutationError",
+    "NonDifferentiableError", "StaleValueError", "TreeMismatchError", "UnsupportedError", "user_location",
+]  # fmt: skip
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_NUMPY = os.path.dirname(os.path.abspath(sys.modules["numpy"].__file__ or "")) + os.sep if "numpy" in sys.modules else "\0"
+_internal: dict[CodeType, bool] = {}
+
+Location = tuple[CodeType, int]
+
+
+def is_internal(code: CodeType) -> bool:
+    """Code of this package or NumPy, which errors do not point at."""
+    found = _internal.get(code)
+    if found is None:
+        path = code.co_filename
+        found = _internal[code] = path.startswith((_PACKAGE, _NUMPY)) or path.startswith(("<__array_function__", "<frozen"))
+    return found
+
+
+def user_location(frame: FrameType | None = None) -> Location | None:
+    """The innermost frame outside this package and NumPy, as (code, line number)."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not _internal.get(code, False) and not is_internal(code):
+            return code, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def format_location(location: Location | None) -> str | None:
+    """`model.py:31   if loss > 0.1:`"""
+    if location is None:
+        return None
+    code, line = location
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"{os.path.basename(code.co_filename)}:{line}" + (f"   {text}" if text else "")
+
+
+class FxError(Exception):
+    """Base of all errors raised by fxgrad."""
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "", where: Location | None = None):
+        location = format_location(where if where is not None else user_location())
+        super().__init__("\n  ".join(part for part in (what, location and f"at {location}", why, fix) if part))
+
+    def __reduce__(self) -> tuple:
+        return _rebuild, (type(self), self.args)
+
+
+def _rebuild(kind: type[FxError], args: tuple) -> FxError:
+    self = kind.__new__(kind)
+    Exception.__init__(self, *args)
+    return self
+
+
+class FxTypeError(FxError, TypeError):
+    """A value of the wrong type or dtype."""
+
+
+class FxValueError(FxError, ValueError):
+    """A wrong shape, axis, or setting."""
+
+
+class FxIndexError(FxError, IndexError):
+    """An index out of bounds."""
+
+
+class ConcretizationError(FxTypeError):
+    """Python asked for the value of something of which only shape and dtype are known."""
+
+
+class NonDifferentiableError(FxTypeError):
+    """A derivative was asked for where there is none, or where it would have been cut silently."""
+
+
+class UnsupportedError(FxTypeError):
+    """NumPy or Python offers it, fxgrad does not (yet)."""
+
+
+class LeakedTracerError(FxError, RuntimeError):
+    """A traced value was used after its transform had ended."""
+
+
+class StaleValueError(FxError, RuntimeError):
+    """A value kept for the backward pass was changed in place before it was used."""
+
+
+class MutationError(FxValueError):
+    """An in-place change that fxgrad cannot follow."""
+
+
+class TreeMismatchError(FxValueError):
+    """Two pytrees that should have the same structure do not."""

@@ -1,0 +1,118 @@
+"""What equations are made of: abstract values, variables, scalar literals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["SHORT_NAMES", "Atom", "Aval", "Lit", "Var", "aval_of", "short_name"]
+
+SHORT_NAMES = {
+    "bool": "bool", "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+}  # fmt: skip
+LONG_NAMES = {short: np.dtype(name) for name, short in SHORT_NAMES.items()}
+
+
+def short_name(dtype: np.dtype) -> str:
+    """`f32` for float32, and so on; what the text form of the IR and the error messages call a dtype."""
+    return SHORT_NAMES.get(dtype.name, dtype.name)
+
+
+class Aval:
+    """An abstract value: the shape and dtype of an array, and nothing else. Equal avals are the same object."""
+
+    __slots__ = ("_hash", "dtype", "shape", "size")
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    size: int
+    _interned: dict[tuple, Aval] = {}
+
+    def __new__(cls, shape: tuple[int, ...], dtype: Any) -> Aval:
+        key = (shape, dtype)
+        found = cls._interned.get(key)
+        if found is not None:
+            return found
+        shape, dtype = tuple(int(n) for n in shape), np.dtype(dtype).newbyteorder("=")
+        self = cls._interned.get((shape, dtype))
+        if self is None:
+            self = super().__new__(cls)
+            self.shape, self.dtype = shape, dtype
+            self.size = 1
+            for n in shape:
+                self.size *= n
+            self._hash = hash((shape, dtype))
+            cls._interned[(shape, dtype)] = self
+        return self
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: tuple[int, ...]) -> Aval:
+        return Aval(shape, self.dtype)
+
+    def with_dtype(self, dtype: Any) -> Aval:
+        return Aval(self.shape, np.dtype(dtype))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple:
+        return Aval, (self.shape, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"{short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+
+def aval_of(x: Any) -> Aval:
+    """The Aval of an array, NumPy scalar or tracer (anything with a shape and a dtype)."""
+    aval = getattr(x, "aval", None)
+    return aval if aval is not None else Aval(x.shape, x.dtype)
+
+
+class Var:
+    """One SSA value; its identity is its name."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Aval):
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var({self.aval})"
+
+
+class Lit:
+    """A scalar constant inside an equation. Elementwise equations let it meet operands of any shape."""
+
+    __slots__ = ("aval", "value")
+
+    def __init__(self, value: np.generic):
+        self.value = value
+        self.aval = Aval((), value.dtype)
+
+    def key(self) -> tuple:
+        """Equal for equal bits: tells 0.0 from -0.0; any NaN equals any NaN (also as a part of a complex number)."""
+        value = self.value
+        if value != value:
+            return (self.aval.dtype, tuple(["nan" if x != x else x.tobytes() for x in (value.real, value.imag)]))
+        return (self.aval.dtype, value.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lit) and self.key() == other.key()
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    def __repr__(self) -> str:
+        return f"Lit({self.value!r})"
+
+
+Atom = Var | Lit

@@ -1,0 +1,362 @@
+"""Loop nests around kernel bodies: the shared pieces, and map kernels.
+
+A kernel is a function `kernel(pointers, plan, lo, hi)`: the operands' data pointers, an int64 array that holds everything about
+sizes, and the range of the outermost dimension to work on (rows, or columns when there is one row), so that work can be split.
+
+The plan: `[extent, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand]`; a record is `[offset,
+vector stride, loop stride, outer strides...]`, all in bytes. `n` runs along the vectors; `m` is the reduced length of `cols`.
+Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from fxgrad.ir.types import Lit
+from fxgrad.kernels import language
+from fxgrad.kernels.spec import Kernel, Op, Operand
+from fxgrad.kernels.vector import Vec, constant, llvm_type
+
+__all__ = ["KERNEL_TYPE", "emit_kernel"]
+
+I1, I8, I32, I64 = (ir.IntType(n) for n in (1, 8, 32, 64))
+PTR = ir.PointerType()
+KERNEL_TYPE = ir.FunctionType(ir.VoidType(), [PTR, PTR, I64, I64])
+MAX_NDIM = 64
+_HEADER = 5
+_LIKELY = [1000, 1]
+
+
+def memory_type(dtype: np.dtype) -> ir.Type:
+    """LLVM type of one element in memory (a boolean is a byte)."""
+    return I8 if dtype.kind == "b" else llvm_type(dtype)
+
+
+def i64(value: int) -> ir.Constant:
+    return ir.Constant(I64, value)
+
+
+def splat_constant(t: ir.Type, lanes: int, values: Any) -> ir.Constant:
+    return ir.Constant(ir.VectorType(t, lanes), list(values) if isinstance(values, (list, range)) else [values] * lanes)
+
+
+class Loop:
+    """`for i in range(lo, hi, step)` with values carried from one turn to the next, in `carried` inside and after."""
+
+    def __init__(self, b: ir.IRBuilder, lo: ir.Value, hi: ir.Value, step: int, init: Sequence[ir.Value] = ()):
+        self.b, self.step = b, step
+        entry = b.block
+        self.head, body, self.done = (b.append_basic_block(n) for n in ("head", "body", "done"))
+        b.branch(self.head)
+        b.position_at_end(self.head)
+        self.i = b.phi(I64)
+        self.i.add_incoming(lo, entry)
+        self.carried = [b.phi(v.type) for v in init]
+        for phi, v in zip(self.carried, init, strict=True):
+            phi.add_incoming(v, entry)
+        b.cbranch(b.icmp_signed("<", self.i, hi), body, self.done)
+        b.position_at_end(body)
+
+    def end(self, carried: Sequence[ir.Value] = ()) -> None:
+        """Close the loop; the builder goes on after it."""
+        b = self.b
+        following = b.add(self.i, i64(self.step))
+        self.i.add_incoming(following, b.block)
+        for phi, v in zip(self.carried, carried, strict=True):
+            phi.add_incoming(v, b.block)
+        b.branch(self.head)
+        b.position_at_end(self.done)
+
+
+class Plan:
+    """Reads the fields of a plan."""
+
+    def __init__(self, b: ir.IRBuilder, address: ir.Value, count: int):
+        self.b, self.address = b, address
+        self.extent, self.rows, self.ndim, self.n, self.m = (self._at(i64(i)) for i in range(_HEADER))
+        width = b.add(self.ndim, i64(3))
+        first = b.add(self.ndim, i64(_HEADER))
+        self.records = [b.add(first, b.mul(width, i64(k))) for k in range(count)]
+        self.vector_strides = [self._at(b.add(r, i64(1))) for r in self.records]
+        self.loop_strides = [self._at(b.add(r, i64(2))) for r in self.records]
+
+    def _at(self, index: ir.Value) -> ir.Value:
+        return self.b.load(self.b.gep(self.address, [index], source_etype=I64), typ=I64)
+
+    def size(self, d: ir.Value) -> ir.Value:
+        return self._at(self.b.add(d, i64(_HEADER)))
+
+    def offset(self, k: int) -> ir.Value:
+        return self._at(self.records[k])
+
+    def outer_stride(self, k: int, d: ir.Value) -> ir.Value:
+        return self._at(self.b.add(self.b.add(self.records[k], d), i64(3)))
+
+
+def advance(b: ir.IRBuilder, pointer: ir.Value, by: ir.Value) -> ir.Value:
+    return b.gep(pointer, [by], source_etype=I8)
+
+
+class Nest:
+    """The outer dimensions, walked like an odometer: row by row, with one moving pointer for each operand."""
+
+    def __init__(self, b: ir.IRBuilder, fn: ir.Function, count: int):
+        self.b, self.count = b, count
+        pointers, address, lo, hi = fn.args
+        self.index = b.alloca(I64, size=i64(MAX_NDIM))
+        self.slots = [b.alloca(PTR) for _ in range(count)]
+        self.plan = Plan(b, address, count)
+        self.flat = b.icmp_signed("<=", self.plan.rows, i64(1))
+        for k, slot in enumerate(self.slots):
+            base = b.load(b.gep(pointers, [i64(k)], source_etype=PTR), typ=PTR)
+            b.store(advance(b, base, self.plan.offset(k)), slot)
+        self.lo, self.hi = lo, hi
+
+    def split_columns(self) -> tuple[ir.Value, ir.Value]:
+        """The range of columns; with more than one row, `lo` and `hi` count rows instead."""
+        b = self.b
+        columns = b.select(self.flat, self.lo, i64(0)), b.select(self.flat, self.hi, self.plan.n)
+        self.lo, self.hi = b.select(self.flat, i64(0), self.lo), b.select(self.flat, self.plan.rows, self.hi)
+        return columns
+
+    def begin(self) -> list[ir.Value]:
+        """Open the loop over rows; the operands' pointers in this row."""
+        b = self.b
+        self._seek()
+        self.loop = Loop(b, self.lo, self.hi, 1)
+        return [b.load(slot, typ=PTR) for slot in self.slots]
+
+    def _index(self, d: ir.Value) -> ir.Value:
+        return self.b.gep(self.index, [d], source_etype=I64)
+
+    def _move(self, d: ir.Value, by: ir.Value) -> None:
+        b = self.b
+        for k, slot in enumerate(self.slots):
+            b.store(advance(b, b.load(slot, typ=PTR), b.mul(self.plan.outer_stride(k, d), by)), slot)
+
+    def _seek(self) -> None:
+        """Start at row `lo`: its index in every dimension."""
+        b = self.b
+        loop = Loop(b, i64(0), self.plan.ndim, 1, [self.lo])
+        d = b.sub(b.sub(self.plan.ndim, i64(1)), loop.i)
+        size, rest = self.plan.size(d), loop.carried[0]
+        quotient = b.sdiv(rest, size)
+        i = b.sub(rest, b.mul(quotient, size))
+        b.store(i, self._index(d))
+        self._move(d, i)
+        loop.end([quotient])
+
+    def end(self) -> None:
+        """Step to the next row, carrying into outer dimensions, and close the loop."""
+        b = self.b
+        entry, test, step, wrap, done = b.block, *(b.append_basic_block(n) for n in ("carry", "step", "wrap", "next"))
+        first = b.sub(self.plan.ndim, i64(1))
+        b.branch(test)
+        b.position_at_end(test)
+        d = b.phi(I64)
+        d.add_incoming(first, entry)
+        b.cbranch(b.icmp_signed(">=", d, i64(0)), step, done)
+        b.position_at_end(step)
+        i, size = b.add(b.load(self._index(d), typ=I64), i64(1)), self.plan.size(d)
+        b.store(i, self._index(d))
+        self._move(d, i64(1))
+        b.cbranch(b.icmp_signed("<", i, size), done, wrap)
+        b.position_at_end(wrap)
+        b.store(i64(0), self._index(d))
+        self._move(d, b.neg(size))
+        d.add_incoming(b.sub(d, i64(1)), b.block)
+        b.branch(test)
+        b.position_at_end(done)
+        self.loop.end()
+
+
+class Lanes:
+    """Loads and stores of vectors, the last one of a row masked."""
+
+    def __init__(self, b: ir.IRBuilder, lanes: int):
+        self.b, self.lanes = b, lanes
+        self.everything = splat_constant(I1, lanes, 1)
+        self.like = Vec(b, self.everything, np.dtype(bool))  # lends constants the builder and the number of lanes
+
+    def vector_type(self, dtype: np.dtype) -> ir.VectorType:
+        return ir.VectorType(memory_type(dtype), self.lanes)
+
+    def offsets(self, stride: ir.Value) -> ir.Value:
+        """Byte offsets of the lanes of a strided operand."""
+        return self.b.mul(self.splat(stride), splat_constant(I64, self.lanes, range(self.lanes)))
+
+    def splat(self, scalar: ir.Value) -> ir.Value:
+        """A scalar in every lane."""
+        empty = ir.Constant(ir.VectorType(scalar.type, self.lanes), ir.Undefined)
+        one = self.b.insert_element(empty, scalar, ir.Constant(I32, 0))
+        return self.b.shuffle_vector(one, empty, splat_constant(I32, self.lanes, 0))
+
+    def mask(self, remaining: ir.Value) -> ir.Value:
+        """Lanes below `remaining` (fewer than all)."""
+        few = self.splat(self.b.trunc(remaining, I32))
+        return self.b.icmp_signed("<", splat_constant(I32, self.lanes, range(self.lanes)), few)
+
+    def _call(self, name: str, result: ir.Type, *args: ir.Value) -> ir.Value:
+        fn = self.b.module.declare_intrinsic(name, (), ir.FunctionType(result, [a.type for a in args]))
+        return self.b.call(fn, args)
+
+    def _suffix(self, dtype: np.dtype) -> str:
+        return f"v{self.lanes}{ {'f': 'f'}.get(dtype.kind, 'i') }{8 * dtype.itemsize}"
+
+    def register(self, v: ir.Value, dtype: np.dtype) -> Vec:
+        """A loaded value as the kernel language holds it."""
+        return Vec(self.b, self.b.icmp_unsigned("!=", v, ir.Constant(v.type, None)) if dtype.kind == "b" else v, dtype)
+
+    def memory(self, x: Vec) -> ir.Value:
+        """The reverse of `register`."""
+        return self.b.zext(x.v, self.vector_type(x.dtype)) if x.dtype.kind == "b" else x.v
+
+    def load(self, pointer: ir.Value, dtype: np.dtype) -> ir.Value:
+        return self.b.load(pointer, typ=self.vector_type(dtype), align=dtype.itemsize)
+
+    def load_masked(self, pointer: ir.Value, dtype: np.dtype, mask: ir.Value) -> ir.Value:
+        t = self.vector_type(dtype)
+        align = ir.Constant(I32, dtype.itemsize)
+        return self._call(f"llvm.masked.load.{self._suffix(dtype)}.p0", t, pointer, align, mask, ir.Constant(t, None))
+
+    def _addresses(self, pointer: ir.Value, offsets: ir.Value) -> ir.Value:
+        instruction = self.b.gep(pointer, [offsets], source_etype=I8)
+        instruction.type = ir.VectorType(PTR, self.lanes)  # llvmlite types a gep by its pointer alone
+        return instruction
+
+    def gather(self, pointer: ir.Value, offsets: ir.Value, dtype: np.dtype, mask: ir.Value) -> ir.Value:
+        t = self.vector_type(dtype)
+        align = ir.Constant(I32, dtype.itemsize)
+        name = f"llvm.masked.gather.{self._suffix(dtype)}.v{self.lanes}p0"
+        return self._call(name, t, self._addresses(pointer, offsets), align, mask, ir.Constant(t, None))
+
+    def scatter(self, x: Vec, pointer: ir.Value, offsets: ir.Value, mask: ir.Value) -> None:
+        align = ir.Constant(I32, x.dtype.itemsize)
+        name = f"llvm.masked.scatter.{self._suffix(x.dtype)}.v{self.lanes}p0"
+        self._call(name, ir.VoidType(), self.memory(x), self._addresses(pointer, offsets), align, mask)
+
+    def load_splat(self, pointer: ir.Value, dtype: np.dtype) -> Vec:
+        scalar = self.b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
+        return self.register(self.splat(scalar), dtype)
+
+    def literal(self, lit: Lit) -> Vec:
+        return constant(self.like, lit.value, lit.aval.dtype)
+
+
+class Row:
+    """Operands along one row of vectors: what does not change with the position is loaded or computed once."""
+
+    def __init__(self, lanes: Lanes, operands: Sequence[Operand], pointers: Sequence[ir.Value], strides: Sequence[ir.Value]):
+        self.lanes, self.operands, self.pointers, self.strides = lanes, operands, pointers, strides
+        self.offsets = [lanes.offsets(s) if o.mode == "strided" else None for o, s in zip(operands, strides, strict=True)]
+        self.splats = [lanes.load_splat(p, o.dtype) if o.mode == "splat" else None for o, p in zip(operands, pointers, strict=True)]
+
+    def _at(self, k: int, i: ir.Value) -> ir.Value:
+        b, o = self.lanes.b, self.operands[k]
+        if o.mode == "unit":
+            return b.gep(self.pointers[k], [i], source_etype=memory_type(o.dtype))
+        return advance(b, self.pointers[k], b.mul(self.strides[k], i))
+
+    def load(self, i: ir.Value, stop: ir.Value) -> tuple[list[Vec], ir.Value, ir.Value]:
+        """The vectors at positions i, i+1, ... below `stop`; also whether none is cut off, and the mask of lanes."""
+        b, lanes = self.lanes.b, self.lanes
+        remaining = b.sub(stop, i)
+        full = b.icmp_signed(">=", remaining, i64(lanes.lanes))
+        unit = [k for k, o in enumerate(self.operands) if o.mode == "unit"]
+        places = {k: self._at(k, i) for k in range(len(self.operands)) if self.operands[k].mode != "splat"}
+        whole, part, join = (b.append_basic_block(n) for n in ("whole", "part", "join"))
+        b.cbranch(full, whole, part).set_weights(_LIKELY)
+        b.position_at_end(whole)
+        ways = [([lanes.load(places[k], self.operands[k].dtype) for k in unit], lanes.everything, whole)]
+        b.branch(join)
+        b.position_at_end(part)
+        mask = lanes.mask(remaining)
+        ways.append(([lanes.load_masked(places[k], self.operands[k].dtype, mask) for k in unit], mask, part))
+        b.branch(join)
+        b.position_at_end(join)
+        merged = [b.phi(v.type) for v in ways[0][0]]
+        mask_phi = b.phi(mask.type)
+        for values, m, block in ways:
+            mask_phi.add_incoming(m, block)
+            for phi, v in zip(merged, values, strict=True):
+                phi.add_incoming(v, block)
+        loaded = dict(zip(unit, merged, strict=True))
+        for k, o in enumerate(self.operands):
+            if o.mode == "strided":
+                loaded[k] = lanes.gather(places[k], self.offsets[k], o.dtype, mask_phi)
+        values = [self.splats[k] if o.mode == "splat" else lanes.register(loaded[k], o.dtype) for k, o in enumerate(self.operands)]
+        return values, full, mask_phi
+
+    def store(self, values: Sequence[Vec], i: ir.Value, full: ir.Value, mask: ir.Value) -> None:
+        """Write the vectors at position i."""
+        b, lanes = self.lanes.b, self.lanes
+        unit = []
+        for k, (x, o) in enumerate(zip(values, self.operands, strict=True)):
+            if o.mode == "unit":
+                unit.append((lanes.memory(x), self._at(k, i), o.dtype))
+            else:
+                lanes.scatter(x, self._at(k, i), self.offsets[k], mask)
+        if not unit:
+            return
+        whole, part, join = (b.append_basic_block(n) for n in ("store", "store_part", "stored"))
+        b.cbranch(full, whole, part).set_weights(_LIKELY)
+        b.position_at_end(whole)
+        for v, pointer, dtype in unit:
+            b.store(v, pointer, align=dtype.itemsize)
+        b.branch(join)
+        b.position_at_end(part)
+        for v, pointer, dtype in unit:
+            align = ir.Constant(I32, dtype.itemsize)
+            lanes._call(f"llvm.masked.store.{lanes._suffix(dtype)}.p0", ir.VoidType(), v, pointer, align, mask)
+        b.branch(join)
+        b.position_at_end(join)
+
+
+def emit_ops(lanes: Lanes, ops: Sequence[Op], values: list[Vec]) -> None:
+    """Emit the operations in order, appending each one's value."""
+    for op in ops:
+        args = [lanes.literal(a) if isinstance(a, Lit) else values[a] for a in op.args]
+        result = op.prim.body(language, *args, **dict(op.params))
+        if result.dtype != op.dtype:
+            raise TypeError(f"the body of '{op.prim.name}' gives {result.dtype}, its type rule says {op.dtype}")
+        values.append(result)
+
+
+def pick(lanes: Lanes, values: Sequence[Vec], refs: Sequence[Any]) -> list[Vec]:
+    return [lanes.literal(r) if isinstance(r, Lit) else values[r] for r in refs]
+
+
+def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
+    """Row by row: vectors of the operands, the operations, vectors of the results."""
+    operands, n_in = kernel.operands, len(kernel.inputs)
+    lanes, nest = Lanes(b, kernel.lanes), Nest(b, fn, len(operands))
+    lo, hi = nest.split_columns()
+    pointers = nest.begin()
+    strides = nest.plan.vector_strides
+    reads = Row(lanes, kernel.inputs, pointers[:n_in], strides[:n_in])
+    writes = Row(lanes, kernel.outputs, pointers[n_in:], strides[n_in:])
+    loop = Loop(b, lo, hi, lanes.lanes)
+    values, full, mask = reads.load(loop.i, hi)
+    emit_ops(lanes, kernel.ops, values)
+    writes.store(pick(lanes, values, kernel.results), loop.i, full, mask)
+    loop.end()
+    nest.end()
+    b.ret_void()
+
+
+def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
+    """Add the kernel to an LLVM module as an internal function."""
+    if hasattr(kernel, "emit"):
+        return kernel.emit(module, name)
+    from fxgrad.kernels import reduction
+
+    fn = ir.Function(module, KERNEL_TYPE, name)
+    fn.linkage = "internal"
+    fn.attributes.add("nounwind")
+    b = ir.IRBuilder(fn.append_basic_block("entry"))
+    {"map": emit_map, "rows": reduction.emit_rows, "cols": reduction.emit_cols}[kernel.form](kernel, fn, b)
+    return fn

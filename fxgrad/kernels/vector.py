@@ -1,0 +1,440 @@
+"""The kernel language: fixed-width vectors on which every kernel body is written once.
+
+A body is an ordinary Python function over values of this module. Called with `Vec` arguments it *emits* LLVM vector
+instructions (the lanes are spelled out, LLVM only chooses instructions, so the bits do not depend on the CPU); called with
+NumPy arrays it *computes*, with the same bits, which is how bodies are tested and debugged without a compiler.
+
+Operators (`+ - * /` on floats, `+ - * & | ^ ~ << >>` on integers, `& | ^ ~` on booleans, comparisons, unary `-`) never mix
+dtypes; a Python number beside a value is a constant of that value's dtype. Nothing is contracted: an fma is written `fma`.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from fxgrad.kernels.convert_rule import INT64_MIN, float_to_int
+
+__all__ = [
+    "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_int", "dtype_of", "equal", "floor", "fma",
+    "llvm_type", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint", "select", "sqrt", "trunc",
+]  # fmt: skip
+
+_FLOAT_SUFFIX = {"float32": "f32", "float64": "f64"}
+
+
+def llvm_type(dtype: np.dtype) -> ir.Type:
+    """LLVM scalar type that holds one element of `dtype` in a register (a boolean is an i1)."""
+    if dtype == np.float32:
+        return ir.FloatType()
+    if dtype == np.float64:
+        return ir.DoubleType()
+    if dtype == np.bool_:
+        return ir.IntType(1)
+    if dtype.kind in "iu":
+        return ir.IntType(8 * dtype.itemsize)
+    raise TypeError(f"the kernel language has no {dtype}")
+
+
+def _llvm_constant(value: Any, dtype: np.dtype) -> Any:
+    """`value` as LLVM expects it; floats travel through their exact binary value."""
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return float(dtype.type(value))
+    if dtype.kind == "b":
+        return int(bool(value))
+    return int(value) & ((1 << (8 * dtype.itemsize)) - 1)
+
+
+class Vec:
+    """A vector value being emitted: `lanes` elements of `dtype` held in one LLVM value."""
+
+    __slots__ = ("b", "dtype", "v")
+    __array_ufunc__ = None  # NumPy scalars on the left defer to our operators
+
+    def __init__(self, b: ir.IRBuilder, v: ir.Value, dtype: np.dtype):
+        self.b, self.v, self.dtype = b, v, dtype
+
+    @property
+    def lanes(self) -> int:
+        return self.v.type.count
+
+    def _like(self, other: Any) -> ir.Value:
+        if isinstance(other, Vec):
+            if other.dtype != self.dtype:
+                raise TypeError(f"kernel body mixes {self.dtype} with {other.dtype}")
+            return other.v
+        return constant(self, other).v
+
+    def _new(self, v: ir.Value) -> Vec:
+        return Vec(self.b, v, self.dtype)
+
+    def _arith(self, other: Any, float_op: str, int_op: str | None, swap: bool = False) -> Vec:
+        a, c = self.v, self._like(other)
+        name = float_op if self.dtype.kind == "f" else int_op
+        if not name:
+            raise TypeError(f"kernel body applies a float operation to {self.dtype}")
+        return self._new(getattr(self.b, name)(c, a) if swap else getattr(self.b, name)(a, c))
+
+    def __add__(self, o: Any) -> Vec:
+        return self._arith(o, "fadd", "add")
+
+    def __radd__(self, o: Any) -> Vec:
+        return self._arith(o, "fadd", "add", swap=True)
+
+    def __sub__(self, o: Any) -> Vec:
+        return self._arith(o, "fsub", "sub")
+
+    def __rsub__(self, o: Any) -> Vec:
+        return self._arith(o, "fsub", "sub", swap=True)
+
+    def __mul__(self, o: Any) -> Vec:
+        return self._arith(o, "fmul", "mul")
+
+    def __rmul__(self, o: Any) -> Vec:
+        return self._arith(o, "fmul", "mul", swap=True)
+
+    def __truediv__(self, o: Any) -> Vec:
+        return self._arith(o, "fdiv", None)
+
+    def __rtruediv__(self, o: Any) -> Vec:
+        return self._arith(o, "fdiv", None, swap=True)
+
+    def __neg__(self) -> Vec:
+        return negative(self)
+
+    def _bits(self, other: Any, op: str) -> Vec:
+        if self.dtype.kind == "f":
+            raise TypeError(f"kernel body applies bit operation {op} to {self.dtype}; bitcast first")
+        return self._new(getattr(self.b, op)(self.v, self._like(other)))
+
+    def __and__(self, o: Any) -> Vec:
+        return self._bits(o, "and_")
+
+    def __or__(self, o: Any) -> Vec:
+        return self._bits(o, "or_")
+
+    def __xor__(self, o: Any) -> Vec:
+        return self._bits(o, "xor")
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> Vec:
+        return self._bits(-1 if self.dtype.kind != "b" else True, "xor")
+
+    def __lshift__(self, o: Any) -> Vec:
+        return self._bits(o, "shl")
+
+    def __rshift__(self, o: Any) -> Vec:
+        return self._bits(o, "ashr" if self.dtype.kind == "i" else "lshr")
+
+    def _compare(self, other: Any, op: str) -> Vec:
+        c = self._like(other)
+        if self.dtype.kind == "f":
+            v = self.b.fcmp_unordered(op, self.v, c) if op == "!=" else self.b.fcmp_ordered(op, self.v, c)
+        elif self.dtype.kind == "i":
+            v = self.b.icmp_signed(op, self.v, c)
+        else:
+            v = self.b.icmp_unsigned(op, self.v, c)
+        return Vec(self.b, v, np.dtype(np.bool_))
+
+    def __lt__(self, o: Any) -> Vec:
+        return self._compare(o, "<")
+
+    def __le__(self, o: Any) -> Vec:
+        return self._compare(o, "<=")
+
+    def __gt__(self, o: Any) -> Vec:
+        return self._compare(o, ">")
+
+    def __ge__(self, o: Any) -> Vec:
+        return self._compare(o, ">=")
+
+    def __eq__(self, o: Any) -> Vec:  # type: ignore[override]
+        return self._compare(o, "==")
+
+    def __ne__(self, o: Any) -> Vec:  # type: ignore[override]
+        return self._compare(o, "!=")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("a kernel body branched on a vector; write select(mask, a, b)")
+
+
+def dtype_of(x: Any) -> np.dtype:
+    """dtype of a kernel value, emitted or computed."""
+    return x.dtype
+
+
+def constant(like: Any, value: Any, dtype: Any = None) -> Any:
+    """`value` in every lane, of `dtype` (default: the dtype of `like`)."""
+    dtype = like.dtype if dtype is None else np.dtype(dtype)
+    if not isinstance(like, Vec):
+        if isinstance(value, numbers.Integral) and dtype.kind in "iu":
+            value = np.array(int(value) & ((1 << (8 * dtype.itemsize)) - 1), f"u{dtype.itemsize}").view(dtype)
+        with np.errstate(over="ignore"):
+            return np.full(np.shape(like), value, dtype)
+    scalar = _llvm_constant(value, dtype)
+    return Vec(like.b, ir.Constant(ir.VectorType(llvm_type(dtype), like.lanes), [scalar] * like.lanes), dtype)
+
+
+def _intrinsic(name: str, *args: Vec) -> Vec:
+    """Call the overloaded LLVM intrinsic `name`, declared with the function type of these vectors."""
+    a = args[0]
+    suffix = _FLOAT_SUFFIX.get(a.dtype.name, f"i{8 * a.dtype.itemsize}")
+    fn = a.b.module.declare_intrinsic(f"llvm.{name}.v{a.lanes}{suffix}", (), ir.FunctionType(a.v.type, [a.v.type] * len(args)))
+    return Vec(a.b, a.b.call(fn, [x.v for x in args]), a.dtype)
+
+
+def _unary(name: str, compute: Callable) -> Callable:
+    def op(x: Any) -> Any:
+        return _intrinsic(name, x) if isinstance(x, Vec) else compute(x)
+
+    op.__name__ = name
+    op.__doc__ = f"LLVM's `{name}` of every lane, exactly rounded."
+    return op
+
+
+sqrt = _unary("sqrt", np.sqrt)
+rint = _unary("rint", np.rint)
+floor = _unary("floor", np.floor)
+ceil = _unary("ceil", np.ceil)
+trunc = _unary("trunc", np.trunc)
+
+
+def absolute(x: Any) -> Any:
+    """|x|; for the most negative integer, itself."""
+    if not isinstance(x, Vec):
+        return np.absolute(x)
+    if x.dtype.kind == "f":
+        return _intrinsic("fabs", x)
+    return x if x.dtype.kind != "i" else select(x < 0, -x, x)
+
+
+def negative(x: Any) -> Any:
+    """-x; flips the sign bit of a float (also of zeros and NaNs)."""
+    if not isinstance(x, Vec):
+        return np.negative(x)
+    return Vec(x.b, x.b.fneg(x.v) if x.dtype.kind == "f" else x.b.neg(x.v), x.dtype)
+
+
+def copysign(x: Any, sign: Any) -> Any:
+    """|x| with the sign bit of `sign`."""
+    return _intrinsic("copysign", x, sign) if isinstance(x, Vec) else np.copysign(x, sign)
+
+
+def select(mask: Any, a: Any, b: Any) -> Any:
+    """a where mask is true, else b; one of a and b may be a Python number."""
+    if not isinstance(mask, Vec):
+        like = a if isinstance(a, (np.ndarray, np.generic)) else b
+        return np.where(mask, np.asarray(a, like.dtype), np.asarray(b, like.dtype))
+    like = a if isinstance(a, Vec) else b
+    av, bv = like._like(a), like._like(b)
+    return Vec(mask.b, mask.b.select(mask.v, av, bv), like.dtype)
+
+
+def any_lane(mask: Any) -> Any:
+    """Whether the mask is true in some lane: a scalar LLVM i1, or a bool."""
+    if not isinstance(mask, Vec):
+        return bool(np.any(mask))
+    b = mask.b
+    fn = b.module.declare_intrinsic(f"llvm.vector.reduce.or.v{mask.lanes}i1", (), ir.FunctionType(ir.IntType(1), [mask.v.type]))
+    return b.call(fn, [mask.v])
+
+
+def cond_block(mask: Any, compute: Callable[[], tuple], fallback: tuple) -> tuple:
+    """select(mask, new, old) for the pairs of compute() and `fallback`, running `compute` only if some lane needs it.
+
+    It is for rare and costly cases. What a lane gets does not depend on the other lanes, so neither do the bits.
+    """
+    if not isinstance(mask, Vec):
+        return tuple(select(mask, n, o) for n, o in zip(compute(), fallback)) if any_lane(mask) else fallback
+    b = mask.b
+    before, rare, after = b.block, b.append_basic_block("rare"), b.append_basic_block("rare_done")
+    b.cbranch(any_lane(mask), rare, after).set_weights([1, 1000])
+    b.position_at_end(rare)
+    merged = [select(mask, n, o) for n, o in zip(compute(), fallback)]
+    rare = b.block  # compute may itself have opened blocks
+    b.branch(after)
+    b.position_at_end(after)
+    results = []
+    for new, old in zip(merged, fallback):
+        phi = b.phi(old.v.type)
+        phi.add_incoming(new.v, rare)
+        phi.add_incoming(old.v, before)
+        results.append(Vec(b, phi, old.dtype))
+    return tuple(results)
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """a*b + c with one rounding. Python numbers become constants."""
+    like = next(x for x in (a, b, c) if isinstance(x, (Vec, np.ndarray, np.generic)))
+    if isinstance(like, Vec):
+        return _intrinsic("fma", *(Vec(like.b, like._like(x), like.dtype) for x in (a, b, c)))
+    return _fma_numpy(*(np.asarray(x, like.dtype) for x in (a, b, c)))
+
+
+def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def _odd_add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a + b in float64 rounded to odd (Boldo and Melquiond, 2008), so that a second rounding is innocuous."""
+    s, e = _two_sum(a, b)
+    bits = s.view(np.int64)
+    inexact = (e != 0) & ((bits & 1) == 0) & np.isfinite(s)
+    away = (e > 0) == (s > 0)
+    return np.where(inexact, np.where(away, bits + 1, bits - 1), bits).view(np.float64)
+
+
+def _fma_numpy(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """A correctly rounded fma in NumPy, away from overflow and underflow of the partial results in float64."""
+    with np.errstate(all="ignore"):
+        if a.dtype == np.float32:
+            product = a.astype(np.float64) * b.astype(np.float64)  # exact: 48 bits
+            return np.asarray(_odd_add(np.asarray(product), np.asarray(c, np.float64))).astype(np.float32)
+        a, b, c = np.broadcast_arrays(a, b, c)
+        split = 134217729.0
+        ah = a * split - (a * split - a)
+        bh = b * split - (b * split - b)
+        al, bl = a - ah, b - bh
+        p = a * b
+        e = ((ah * bh - p) + ah * bl + al * bh) + al * bl
+        s, t = _two_sum(p, c)
+        fused = s + _odd_add(np.asarray(t), np.asarray(e))
+        naive = p + c
+        return np.where(np.isfinite(fused), fused, naive)
+
+
+def bitcast(x: Any, dtype: Any) -> Any:
+    """The same bits read as `dtype` of equal size."""
+    dtype = np.dtype(dtype)
+    if not isinstance(x, Vec):
+        return np.asarray(x).view(dtype)
+    return Vec(x.b, x.b.bitcast(x.v, ir.VectorType(llvm_type(dtype), x.lanes)), dtype)
+
+
+def convert(x: Any, dtype: Any) -> Any:
+    """Value conversion as NumPy's `astype` does it.
+
+    Float to integer truncates; NaN and what does not fit in int64 become the smallest int64, which then wraps to the narrower
+    type: what x86 computes, made the rule everywhere (C leaves it undefined).
+    """
+    dtype = np.dtype(dtype)
+    if x.dtype == dtype:
+        return x
+    if not isinstance(x, Vec):
+        return _convert_numpy(np.asarray(x), dtype)
+    b, target = x.b, ir.VectorType(llvm_type(dtype), x.lanes)
+    source, to = x.dtype.kind, dtype.kind
+    if to == "b":
+        return x != 0
+    if source == "f" and to == "f":
+        return Vec(b, (b.fpext if dtype.itemsize > x.dtype.itemsize else b.fptrunc)(x.v, target), dtype)
+    if source == "f":
+        return _float_to_int(x, dtype)
+    if to == "f":
+        return Vec(b, (b.sitofp if source == "i" else b.uitofp)(x.v, target), dtype)
+    width = {"b": 1}.get(source, 8 * x.dtype.itemsize)
+    if width < 8 * dtype.itemsize:
+        return Vec(b, (b.sext if source == "i" else b.zext)(x.v, target), dtype)
+    if width > 8 * dtype.itemsize:
+        return Vec(b, b.trunc(x.v, target), dtype)
+    return Vec(b, x.v, dtype)
+
+
+def _float_to_int(x: Vec, dtype: np.dtype) -> Vec:
+    """Truncation with every out-of-range case spelled out (LLVM's own conversion is poison there)."""
+    b = x.b
+    if dtype == np.uint64:  # the upper half of uint64 lies outside int64
+        high = x >= 2.0**63
+        low = _float_to_int(select(high, x - 2.0**63, x), np.dtype(np.int64))
+        return bitcast(select(high & (x < 2.0**64), low ^ INT64_MIN, low), np.uint64)
+    inside = (x >= -(2.0**63)) & (x < 2.0**63)
+    safe = select(inside, x, 0.0)
+    wide = Vec(b, b.fptosi(safe.v, ir.VectorType(ir.IntType(64), x.lanes)), np.dtype(np.int64))
+    wide = select(inside, wide, INT64_MIN)
+    return wide if dtype == np.int64 else convert(wide, dtype)
+
+
+def _convert_numpy(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        return float_to_int(x, dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        return x.astype(dtype)
+
+
+def equal(a: Any, b: Any) -> Any:
+    """a == b, lane by lane."""
+    return a == b
+
+
+def not_equal(a: Any, b: Any) -> Any:
+    """a != b, lane by lane; true where either is NaN."""
+    return a != b
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger of two; NaN if either is NaN; of equal values the first, so -0.0 and 0.0 keep their order."""
+    if a.dtype.kind == "b":
+        return a | b
+    taken = a >= b
+    return select(taken | (a != a) if a.dtype.kind == "f" else taken, a, b)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller of two; NaN if either is NaN; of equal values the first."""
+    if a.dtype.kind == "b":
+        return a & b
+    taken = a <= b
+    return select(taken | (a != a) if a.dtype.kind == "f" else taken, a, b)
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """Floating-point remainder with the sign of b, exact: fmod (C99 7.12.10.1) moved into b's half-open range."""
+    if not isinstance(a, Vec):
+        with np.errstate(all="ignore"):
+            return np.remainder(a, b)
+    m = Vec(a.b, a.b.frem(a.v, b.v), a.dtype)
+    moved = select((b < 0) ^ (m < 0), m + b, m)
+    return select(m == 0, copysign(constant(a, 0), b), moved)
+
+
+def divide_int(a: Any, b: Any) -> Any:
+    """Floor division of integers; x // 0 is 0 and the smallest integer by -1 is itself, as NumPy answers."""
+    if not isinstance(a, Vec):
+        with np.errstate(all="ignore"):
+            return np.floor_divide(a, b)
+    quotient, remainder = _divmod_trunc(a, b)
+    if a.dtype.kind == "i":
+        quotient = quotient - convert((remainder != 0) & ((remainder < 0) ^ (b < 0)), a.dtype)
+    return select(b == 0, constant(a, 0), quotient)
+
+
+def remainder_int(a: Any, b: Any) -> Any:
+    """Integer remainder with the sign of b; x % 0 is 0, as NumPy answers."""
+    if not isinstance(a, Vec):
+        with np.errstate(all="ignore"):
+            return np.remainder(a, b)
+    _, remainder = _divmod_trunc(a, b)
+    if a.dtype.kind == "i":
+        remainder = select((remainder != 0) & ((remainder < 0) ^ (b < 0)), remainder + b, remainder)
+    return select(b == 0, constant(a, 0), remainder)
+
+
+def _divmod_trunc(a: Vec, b: Vec) -> tuple[Vec, Vec]:
+    """Quotient and remainder rounded towards zero, with the divisors that trap replaced by 1."""
+    safe = select(b == 0, constant(b, 1), b)
+    if a.dtype.kind == "u":
+        return a._new(a.b.udiv(a.v, safe.v)), a._new(a.b.urem(a.v, safe.v))
+    minus = safe == -1
+    safe = select(minus, constant(b, 1), safe)
+    quotient, remainder = a._new(a.b.sdiv(a.v, safe.v)), a._new(a.b.srem(a.v, safe.v))
+    return select(minus, -a, quotient), select(minus, constant(a, 0), remainder)

@@ -1,0 +1,248 @@
+"""Operands, promotion and broadcasting: how `fxgrad.numpy` functions come down to primitives.
+
+Promotion is NumPy 2's own: every function asks the NumPy ufunc of the same name which loop it would take, with Python numbers
+(and tracers of Python numbers) as the weak operands of NEP 50, and remembers the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import errors
+from fxgrad.ir.types import Aval
+from fxgrad.primitives import elementwise as e
+from fxgrad.primitives import shape as s
+from fxgrad.trace.tracer import Tracer
+from fxgrad.trace.tracing import current_trace
+
+__all__ = [
+    "as_dtype", "broadcast_operands", "broadcast_shapes", "canonical_axes", "canonical_axis", "is_traced", "operand", "promote", "refuse_out",
+    "result_type", "shape_of", "static_int", "static_shape", "tensor", "ufunc",
+]  # fmt: skip
+
+_PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+_SCALARS = (bool, int, float, complex)
+_BOOL = np.dtype(np.bool_)
+
+
+def operand(x: Any) -> Any:
+    """x as a tracer, an ndarray, a NumPy scalar or a Python number; lists that hold traced values are stacked."""
+    kind = type(x)
+    if kind is Tracer or kind is np.ndarray or kind in _SCALARS or isinstance(x, np.generic):
+        return x
+    if isinstance(x, (list, tuple)):
+        from fxgrad.numpy.creation import array
+
+        return array(x)
+    if isinstance(x, _SCALARS):
+        return kind.__mro__[-2](x)
+    if x is None or isinstance(x, (str, bytes, dict, set)) or callable(x):
+        raise errors.FxTypeError(
+            f"expected an array or a number, got {kind.__name__}", why="fxgrad computes with numbers only.", fix="Pass a NumPy array, a number, or a (nested) list of them."
+        )
+    out = np.asarray(x)
+    if out.dtype == object:
+        raise errors.FxTypeError(f"expected an array or a number, got {kind.__name__}", why="NumPy can hold it only as dtype object.", fix="Convert it to a numeric array.")
+    return out
+
+
+def tensor(x: Any) -> Any:
+    """x as a tracer or ndarray (or, outside every trace, a NumPy scalar): something with a shape that rearranging primitives take."""
+    x = operand(x)
+    if type(x) is Tracer or type(x) is np.ndarray:
+        return x
+    if not isinstance(x, np.generic):
+        x = np.asarray(x)[()]
+        if x.dtype == object:
+            raise OverflowError("Python int too large to convert to int64")
+    return x if current_trace() is None else s.broadcast(x, shape=(), dims=())
+
+
+def iota(shape: tuple[int, ...], axis: int = 0, dtype: Any = np.int64) -> Any:
+    """0, 1, 2, ... along an axis, recorded as such in a trace."""
+    return s.iota(shape=tuple(shape), dtype=np.dtype(dtype), axis=axis)
+
+
+def static_int(x: Any) -> int:
+    """x as a Python int (a traced one if its value is known), or NumPy's TypeError."""
+    if isinstance(x, (float, np.floating)):
+        raise TypeError(f"'{type(x).__name__}' object cannot be interpreted as an integer")
+    return int(x.__index__()) if hasattr(x, "__index__") else int(x)
+
+
+def static_shape(shape: Any) -> tuple[int, ...]:
+    """A shape from an int or a sequence of ints."""
+    if isinstance(shape, (tuple, list)) or (isinstance(shape, np.ndarray) and shape.ndim):
+        out = tuple(static_int(n) for n in shape)
+    else:
+        out = (static_int(shape),)
+    if any(n < 0 for n in out):
+        raise ValueError("negative dimensions are not allowed")
+    return out
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """The error for out=, unless it is None."""
+    if out is not None and any(o is not None for o in (out if isinstance(out, tuple) else (out,))):
+        raise errors.MutationError(
+            f"np.{name}(..., out=...) cannot write a traced result into an existing array",
+            why="The array would lose the connection to what it was computed from (x += v on a plain array does the same).",
+            fix=f"Use the value it returns: y = np.{name}(...).",
+        )
+
+
+def is_traced(x: Any) -> bool:
+    """Whether x is a tracer or a (nested) list or tuple holding one."""
+    return type(x) is Tracer or (isinstance(x, (list, tuple)) and any(is_traced(item) for item in x))
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    return x.shape if hasattr(x, "shape") else ()
+
+
+def key_of(x: Any) -> Any:
+    """What promotion needs to know of an operand: its dtype, or the Python type of a weak one."""
+    kind = type(x)
+    if kind is Tracer:
+        dtype = x._var.aval.dtype
+        return _PYTHON[dtype.kind] if x.weak and dtype.kind != "b" else dtype
+    if kind is bool:
+        return _BOOL
+    return kind if kind in _SCALARS else x.dtype
+
+
+_resolved: dict[tuple, tuple] = {}
+
+
+def resolve(fn: np.ufunc, keys: tuple) -> tuple:
+    """(dtypes of the operands, dtype of the result) of the loop NumPy takes."""
+    found = _resolved.get((fn, keys))
+    if found is None:
+        if all(isinstance(k, type) for k in keys):  # Python numbers alone: their default dtypes
+            default = tuple(np.dtype(k) for k in keys)
+            dtypes = fn.resolve_dtypes((*default, *[None] * fn.nout))
+        else:
+            dtypes = fn.resolve_dtypes((*keys, *[None] * fn.nout))
+        found = _resolved[(fn, keys)] = (tuple(dtypes[: fn.nin]), dtypes[fn.nin])
+    return found
+
+
+def as_dtype(x: Any, dtype: np.dtype) -> Any:
+    """x converted; Python numbers and NumPy scalars become typed literals."""
+    kind = type(x)
+    if kind is Tracer or kind is np.ndarray:
+        if x.dtype == dtype:
+            if kind is Tracer and x.weak:
+                return Tracer(x._trace, x._var)
+            return x
+        return e.convert(x, dtype=dtype)
+    if isinstance(x, np.generic):
+        return x if x.dtype == dtype else e.convert(x, dtype=dtype) if dtype.kind in "iu" and x.dtype.kind == "f" else x.astype(dtype)
+    return dtype.type(x)
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy's common shape, or a ValueError that names the shapes."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise errors.FxValueError(
+            f"operands of shapes {' and '.join(map(str, shapes))} cannot be broadcast together",
+            why="Aligned from the right, each pair of lengths must be equal or one of them 1.",
+            fix="Reshape one operand, for example x[:, None] to line its axis up with rows.",
+        ) from None
+
+
+def broadcast_to_shape(x: Any, shape: tuple[int, ...]) -> Any:
+    have = x.shape
+    if have == shape:
+        return x
+    return s.broadcast(x, shape=shape, dims=tuple(range(len(shape) - len(have), len(shape))))
+
+
+def broadcast_operands(xs: Sequence[Any]) -> list[Any]:
+    """Typed operands in their common shape; NumPy scalars stay, they meet any shape."""
+    first = xs[0].shape
+    if all([x.shape == first for x in xs]):
+        return list(xs)
+    shape = broadcast_shapes(*[x.shape for x in xs])
+    return [x if isinstance(x, np.generic) else broadcast_to_shape(x, shape) for x in xs]
+
+
+def promote(*args: Any, dtype: Any = None) -> list[Any]:
+    """Operands in one dtype (NumPy's result type, or `dtype`) and one shape."""
+    xs = [operand(x) for x in args]
+    target = np.dtype(dtype) if dtype is not None else result_type(*xs)
+    return broadcast_operands([as_dtype(x, target) for x in xs])
+
+
+def result_type(*args: Any) -> np.dtype:
+    """NumPy's result type of operands, tracers and dtypes."""
+    keys = [k if isinstance(k := (x if isinstance(x, (np.dtype, type)) else key_of(operand(x))), np.dtype) else k(0) if k in _SCALARS else np.dtype(k) for x in args]
+    return np.result_type(*keys)
+
+
+def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[..., Any]:
+    """The fxgrad function of a NumPy ufunc: `impl` gets operands in the dtypes of NumPy's loop and in one shape."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args = _ufunc_kwargs(fn, args, kwargs)
+        if len(args) != fn.nin:
+            raise TypeError(f"{fn.__name__}() takes {fn.nin} positional arguments but {len(args)} were given")
+        xs = [x if type(x) is Tracer else operand(x) for x in args]
+        dtypes, _ = resolve(fn, tuple([key_of(x) for x in xs]))
+        typed = [x if type(x) is Tracer and not x.weak and x._var.aval.dtype == d else as_dtype(x, d) for x, d in zip(xs, dtypes, strict=True)]
+        if len(typed) > 1:
+            typed = broadcast_operands(typed)
+        return impl(*typed)
+
+    function.__name__ = function.__qualname__ = fn.__name__
+    function.__doc__ = f"{summary} Elementwise, as numpy.{fn.__name__}: operands broadcast, dtypes promote by NumPy 2's rules."
+    return function
+
+
+def _ufunc_kwargs(fn: np.ufunc, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    refuse_out(fn.__name__, kwargs.pop("out", None))
+    if kwargs.pop("where", True) is not True:
+        raise errors.UnsupportedError(
+            f"np.{fn.__name__}(..., where=mask) is not supported",
+            why="Without out= it leaves the other elements uninitialised.",
+            fix=f"Write np.where(mask, np.{fn.__name__}(...), other).",
+        )
+    dtype = kwargs.pop("dtype", None)
+    for ignored in ("casting", "order", "subok"):
+        kwargs.pop(ignored, None)
+    if kwargs:
+        raise TypeError(f"{fn.__name__}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    return args if dtype is None else tuple(as_dtype(operand(x), np.dtype(dtype)) for x in args)
+
+
+def canonical_axis(axis: int, ndim: int) -> int:
+    """axis in 0..ndim-1, or numpy.exceptions.AxisError."""
+    if not -ndim <= axis < ndim:
+        raise np.exceptions.AxisError(axis, ndim)
+    return int(axis) % ndim if ndim else 0
+
+
+def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """A sorted tuple of axes from None (all), an int or a tuple of ints."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = tuple(canonical_axis(a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    if len(set(axes)) != len(axes):
+        raise ValueError("duplicate value in 'axis'")
+    return tuple(sorted(axes))
+
+
+def empty_trace() -> bool:
+    """Whether fxgrad operations run at once."""
+    return current_trace() is None
+
+
+def aval_like(x: Any) -> Aval:
+    x = operand(x)
+    return Aval(shape_of(x), x.dtype if hasattr(x, "dtype") else np.dtype(type(x)))

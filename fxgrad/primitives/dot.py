@@ -1,0 +1,118 @@
+"""Products: any contraction and batch axes in one primitive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.ir.types import Aval, aval_of
+from fxgrad.primitives.base import Doc, Primitive, add_tangents, register, type_error
+from fxgrad.primitives.shape import inverse, transpose
+
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _free(ndim: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
+    used = {i for group in taken for i in group}
+    return tuple(i for i in range(ndim) if i not in used)
+
+
+def _dot_typ(x: Aval, y: Aval, *, contract: Pair, batch: Pair, strong: int | None) -> list[Aval]:
+    if x.dtype != y.dtype or x.dtype.kind not in "fciu":
+        raise type_error("dot", (x, y), "Both operands are numbers of one dtype; convert first.")
+    for a, b in (*zip(*contract, strict=True), *zip(*batch, strict=True)):
+        if x.shape[a] != y.shape[b]:
+            raise type_error("dot", (x, y), f"Axis {a} of the first and axis {b} of the second have different lengths.")
+    shape = [x.shape[i] for i in batch[0]]
+    shape += [x.shape[i] for i in _free(x.ndim, contract[0], batch[0])]
+    shape += [y.shape[i] for i in _free(y.ndim, contract[1], batch[1])]
+    return [Aval(tuple(shape), x.dtype)]
+
+
+def _dot_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, contract: Pair, batch: Pair, strong: int | None) -> tuple[list, list]:
+    (x, y), (tx, ty) = primals, tangents
+    terms = [
+        None if tx is None else dot(tx, y, contract=contract, batch=batch, strong=0),
+        None if ty is None else dot(x, ty, contract=contract, batch=batch, strong=1),
+    ]
+    return [dot(x, y, contract=contract, batch=batch, strong=strong)], [add_tangents(terms)]
+
+
+def _dot_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, contract: Pair, batch: Pair, strong: int | None) -> list:
+    """The cotangent contracted with the other operand over the axes that were free in it."""
+    g, (x, y) = cts[0], inputs
+    linear = 0 if not _is_value(x) else 1
+    mine, other = (x, y) if linear == 0 else (y, x)
+    m_contract, o_contract = contract[linear], contract[1 - linear]
+    m_batch, o_batch = batch[linear], batch[1 - linear]
+    m_ndim, o_ndim = aval_of(mine).ndim, aval_of(other).ndim
+    m_free, o_free = _free(m_ndim, m_contract, m_batch), _free(o_ndim, o_contract, o_batch)
+    nb, nx = len(m_batch), len(m_free if linear == 0 else o_free)
+    first, second = tuple(range(nb, nb + nx)), tuple(range(nb + nx, aval_of(g).ndim))
+    g_contract = second if linear == 0 else first
+    z = dot(g, other, contract=(g_contract, o_free), batch=(tuple(range(nb)), o_batch), strong=0)
+    # z has the axes: batch, my free axes, then my contracted axes in the order in which the other operand holds them
+    partner = dict(zip(o_contract, m_contract, strict=True))
+    order = (*m_batch, *m_free, *(partner[i] for i in sorted(o_contract)))
+    z = transpose(z, perm=inverse(order))
+    return [z, None] if linear == 0 else [None, z]
+
+
+def _is_value(x: Any) -> bool:
+    from fxgrad.primitives.base import Linear
+
+    return not isinstance(x, Linear)
+
+
+def _dot_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, contract: Pair, batch: Pair, strong: int | None) -> tuple[list, list[bool]]:
+    def up(axes: tuple[int, ...], moved: bool) -> tuple[int, ...]:
+        return tuple(i + 1 for i in axes) if moved else axes
+
+    bx, by = batched
+    shifted: Pair = (up(contract[0], bx), up(contract[1], by))
+    groups: Pair = (up(batch[0], bx), up(batch[1], by))
+    if bx and by:
+        return [dot(*args, contract=shifted, batch=((0, *groups[0]), (0, *groups[1])), strong=strong)], [True]
+    z = dot(*args, contract=shifted, batch=groups, strong=strong)
+    position = len(batch[0])  # where the batch axis landed: the first of its operand's free axes
+    if by:
+        position += len(_free(aval_of(args[0]).ndim, *(shifted[0], groups[0])))
+    ndim = aval_of(z).ndim
+    return [transpose(z, perm=(position, *(i for i in range(ndim) if i != position)))], [True]
+
+
+def _dot_numpy(x: Any, y: Any, *, contract: Pair, batch: Pair, strong: int | None) -> np.ndarray:
+    """np.matmul of both operands brought to one layout, so that the same product always reaches BLAS in the same form."""
+    x, y = np.asarray(x), np.asarray(y)
+    dtype = x.dtype
+    if dtype == np.float16:
+        x, y = x.astype(np.float32), y.astype(np.float32)
+    x_free, y_free = _free(x.ndim, contract[0], batch[0]), _free(y.ndim, contract[1], batch[1])
+    shape = [x.shape[i] for i in (*batch[0], *x_free)] + [y.shape[i] for i in y_free]
+    k = math.prod(x.shape[i] for i in contract[0])
+    groups = math.prod(x.shape[i] for i in batch[0])
+    m, n = math.prod(x.shape[i] for i in x_free), math.prod(y.shape[i] for i in y_free)
+    a = np.ascontiguousarray(np.transpose(x, (*batch[0], *x_free, *contract[0])).reshape(groups, m, k))
+    b = np.ascontiguousarray(np.transpose(y, (*batch[1], *contract[1], *y_free)).reshape(groups, k, n))
+    z = np.matmul(a, b)
+    if strong is not None and z.dtype.kind in "fc":
+        _annihilate(z, a, b, strong)
+    return z.reshape(shape).astype(dtype, copy=False)
+
+
+def _annihilate(z: np.ndarray, a: np.ndarray, b: np.ndarray, strong: int) -> None:
+    """Give zeros of the tangent (operand `strong`) their strong product where 0 * inf or 0 * NaN has made a NaN."""
+    for g, i, j in np.argwhere(np.isnan(z)):
+        t, r = (a[g, i], b[g, :, j]) if strong == 0 else (b[g, :, j], a[g, i])
+        z[g, i, j] = np.sum(np.where(t == 0, 0, t * r))
+
+
+dot = register(
+    Primitive(
+        "dot", "host", _dot_typ, Doc("sum of products over contracted axes, side by side over batch axes", "g contracted with the other operand over its free axes", "Giles (2008), 2.2"),
+        jvp=_dot_jvp, transpose=_dot_transpose, batch=_dot_batch, numpy=_dot_numpy, cheap=False,
+    )
+)  # fmt: skip

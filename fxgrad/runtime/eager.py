@@ -1,0 +1,371 @@
+"""Eager evaluation: one primitive, or a program op by op, on the kernels compiled code uses.
+
+`evaluator(prim, avals, params)` is made once for each structure and then costs little more than the operation. Nothing here
+imports the compiler until a kernel is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fxgrad import errors
+from fxgrad.ir.program import Program
+from fxgrad.ir.types import Aval, Lit, Var
+from fxgrad.primitives.base import Primitive, kernel_dtypes
+from fxgrad.runtime.tree import empty_value, reduce_tree
+
+__all__ = ["EagerPlan", "evaluate", "evaluator", "has_kernel", "operation", "own", "run_program"]
+
+_HALF = np.dtype(np.float16)
+_SINGLE = np.dtype(np.float32)
+_memo: dict[Any, Callable] = {}
+
+
+def _memo_key(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Any:
+    return (prim, tuple(avals), tuple(sorted(params.items())) if params else ())
+
+
+def operation(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
+    """Evaluation of one primitive: a function of arrays that returns its result, or the list of its results."""
+    key = _memo_key(prim, avals, params)
+    try:
+        found = _memo.get(key)
+    except TypeError:  # an unhashable parameter
+        return _make(prim, avals, params)
+    if found is None:
+        found = _memo[key] = _make(prim, avals, params)
+    return found
+
+
+def evaluator(prim: Primitive, in_avals: Sequence[Aval], params: dict[str, Any]) -> Callable[..., list]:
+    """Evaluation of one primitive: a function of arrays (or NumPy scalars) that returns the list of its results."""
+    run = operation(prim, in_avals, params)
+    single = len(prim.typ(*in_avals, **params)) == 1
+
+    def call(*arrays: Any) -> list:
+        with np.errstate(all="ignore"):
+            result = run(*arrays)
+        return [result] if single else list(result)
+
+    return call
+
+
+def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list:
+    """One primitive on arrays or NumPy scalars, now; views may share memory with operands, as NumPy's do."""
+    run = operation(prim, [Aval(a.shape, a.dtype) for a in args], params)
+    with np.errstate(all="ignore"):
+        result = run(*args)
+    if type(result) is list or type(result) is tuple:
+        return [x[()] if x.ndim == 0 else x for x in result]
+    return [result if result.ndim else result[()]]
+
+
+def run_program(program: Program, args: Sequence[Any]) -> list:
+    """A program op by op on arrays; its plan is kept on the program."""
+    return EagerPlan.of(program).run(args)
+
+
+def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
+    outs = prim.typ(*avals, **params)
+    if prim.kind in ("map", "reduce"):
+        return _make_arithmetic(prim, avals, params, outs[0])
+    if prim.kind in ("view", "host"):
+        return _from_numpy(prim, params)
+    if prim.kind == "expand":
+        from fxgrad.trace.tracing import trace_expansion
+
+        return _from_program(EagerPlan(trace_expansion(prim, avals, params)).run, len(outs))
+    if prim.kind == "call":
+        return _from_program(_call_runner(prim, params["program"]), len(outs))
+    raise ValueError(f"primitive '{prim.name}' has unknown kind '{prim.kind}'")
+
+
+def _call_runner(prim: Primitive, program: Program) -> Callable[[list], list]:
+    if prim.name == "jit_call":
+        from fxgrad.compile.lower import compile_program
+
+        return lambda arrays: compile_program(program)(*arrays)
+    return EagerPlan.of(program).run
+
+
+def _from_program(run: Callable[[list], list], count: int) -> Callable:
+    if count == 1:
+        return lambda *arrays: run(list(arrays))[0]
+    return lambda *arrays: run(list(arrays))
+
+
+def _from_numpy(prim: Primitive, params: dict[str, Any]) -> Callable:
+    if prim.numpy is None:
+        raise errors.UnsupportedError(f"primitive '{prim.name}' has no NumPy evaluation")
+    return partial(prim.numpy, **params) if params else prim.numpy
+
+
+# ---- map and reduce ------------------------------------------------------------------------------------------------------
+
+
+def has_kernel(prim: Primitive, avals: Sequence[Aval], outs: Sequence[Aval]) -> bool:
+    """Whether the operation can be part of a kernel."""
+    return prim.body is not None and prim.supports(avals) and kernel_dtypes(avals) and kernel_dtypes(outs)
+
+
+def _make_arithmetic(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], out: Aval) -> Callable:
+    exact = prim.numpy is not None and (prim.kind == "map" or avals[0].dtype.kind != "f")
+    if any(a.dtype == _HALF for a in (*avals, out)):
+        return _by_single(prim, avals, params, out)
+    if exact:
+        return _from_numpy(prim, params)
+    if has_kernel(prim, avals, [out]):
+        return _map_call(prim, avals, params, out) if prim.kind == "map" else _reduce_call(prim, avals[0], params, out)
+    return _by_body(prim, avals, params)
+
+
+def _by_single(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], out: Aval) -> Callable:
+    """float16 by way of float32, rounded once at the end."""
+    if prim.name == "convert":
+        return _from_numpy(prim, params)
+    wide = [a.with_dtype(_SINGLE) if a.dtype == _HALF else a for a in avals]
+    run = operation(prim, wide, params)
+    halves = [a.dtype == _HALF for a in avals]
+    narrow = out.dtype == _HALF
+
+    def call(*arrays: Any) -> Any:
+        result = run(*[np.asarray(x).astype(_SINGLE) if half else x for x, half in zip(arrays, halves)])
+        return np.asarray(result).astype(_HALF) if narrow else result
+
+    return call
+
+
+def _by_body(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
+    """Dtypes without kernels (complex): the kernel body computed on NumPy arrays."""
+    body = prim.body
+    if body is None or any(a.dtype.kind not in "cbiu" for a in avals):
+        names = ", ".join(map(str, avals))
+        raise errors.FxTypeError(f"{prim.name} got {names}", why="There is neither a kernel nor a NumPy evaluation for these dtypes.")
+    from fxgrad.kernels import language
+
+    if prim.kind == "map":
+        return lambda *arrays: body(language, *map(np.asarray, arrays), **params)
+    assert prim.identity is not None
+    identity = prim.identity(avals[0].dtype)
+    return lambda x: reduce_tree(partial(body, language), identity, x, **params)
+
+
+_Variant = Callable[[Sequence[tuple[int, ...]]], tuple[int, int]]
+
+
+def _map_call(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], out: Aval) -> Callable:
+    """The primitive's own kernel, one variant for each layout of the operands met."""
+    if out.size == 0:
+        return lambda *arrays: np.empty(out.shape, out.dtype)
+    from fxgrad.compile.single import map_variant
+
+    def variant(strides: Sequence[tuple[int, ...]]) -> tuple[int, int]:
+        return map_variant(prim, avals, params, out, strides)
+
+    return _kernel_call(avals, out, variant)
+
+
+def _reduce_call(prim: Primitive, x: Aval, params: dict[str, Any], out: Aval) -> Callable:
+    assert prim.identity is not None
+    if x.size == 0:
+        value = empty_value(prim.identity(x.dtype))
+        return lambda a: np.full(out.shape, value, out.dtype)
+    from fxgrad.compile.single import reduce_variant
+
+    axes: tuple[int, ...] = params["axes"]
+    order = (*(d for d in range(x.ndim) if d not in axes), *axes)
+
+    def variant(strides: Sequence[tuple[int, ...]]) -> tuple[int, int] | None:
+        return reduce_variant(prim, x, axes, out, strides[0])
+
+    def in_order(a: Any) -> Any:
+        """The reduced axes last, without gaps: for layouts that do not walk them as one."""
+        moved = np.ascontiguousarray(np.transpose(np.asarray(a, x.dtype), order))
+        last = Aval(moved.shape, x.dtype)
+        return operation(prim, [last], {"axes": tuple(range(x.ndim - len(axes), x.ndim))})(moved)
+
+    return _kernel_call([x], out, variant, in_order)
+
+
+def _kernel_call(avals: Sequence[Aval], out: Aval, variant: Callable, otherwise: Callable | None = None) -> Callable:
+    """Call of a kernel that looks at the arrays' layout natively; the usual one is C-contiguous."""
+    from fxgrad.compile.layout import contiguous
+    from fxgrad.runtime.launch import expected_table, launch, launch_checked, native_dtype
+
+    usual = variant([contiguous(a.shape, a.dtype.itemsize).strides for a in avals])
+    if usual is None:
+        assert otherwise is not None
+        return otherwise
+    variants: dict[Any, tuple[int, int] | None] = {}
+
+    def slow(*arrays: Any) -> Any:
+        operands = [_readable(a, aval) for a, aval in zip(arrays, avals, strict=True)]
+        key = tuple([a.strides for a in operands])
+        if key not in variants:
+            variants[key] = variant(key)
+        found = variants[key]
+        if found is None:
+            assert otherwise is not None
+            return otherwise(*operands)
+        result = np.empty(out.shape, native_dtype(out.dtype))
+        operands.append(result)
+        t = tuple(operands)
+        launch(*found, id(t))
+        return result
+
+    scalars = tuple(i for i, a in enumerate(avals) if a.shape == ())
+    make = _call_template(len(avals), scalars)
+    return make(np.empty, np.asarray, launch_checked, slow, out.shape, native_dtype(out.dtype), *usual, expected_table(avals))
+
+
+def _readable(a: Any, aval: Aval) -> np.ndarray:
+    """A native, aligned ndarray of the dtype expected."""
+    a = np.asarray(a, aval.dtype)
+    return a if a.flags.aligned and a.strides is not None else a.copy()
+
+
+_templates: dict[tuple, Callable] = {}
+
+
+def _call_template(count: int, scalars: tuple[int, ...]) -> Callable:
+    """Python source specialised to the number of operands, since every call pays for it."""
+    key = (count, scalars)
+    if key not in _templates:
+        names = ", ".join(f"a{i}" for i in range(count))
+        lines = [
+            "def make(empty, asarray, launch_checked, slow, shape, dtype, kernel, plan, expected):",
+            f"    def call({names}):",
+            *(f"        a{i} = asarray(a{i})" for i in scalars),
+            "        out = empty(shape, dtype)",
+            f"        t = ({names}{', ' if count else ''}out,)",
+            "        if launch_checked(kernel, plan, id(t), expected):",
+            f"            return slow({names})",
+            "        return out",
+            "    return call",
+        ]
+        scope: dict[str, Any] = {}
+        exec("\n".join(lines), scope)
+        _templates[key] = scope["make"]
+    return _templates[key]
+
+
+# ---- programs ------------------------------------------------------------------------------------------------------------
+
+
+def own(x: Any, taken: set[int], aval: Aval) -> Any:
+    """x as a result to hand out: its own memory, C-contiguous and writable; rank 0 as a NumPy scalar.
+
+    `taken` holds the ids of arguments and of results handed out before.
+    """
+    if type(x) is not np.ndarray:
+        x = np.asarray(x)
+    if not aval.shape:
+        return x.astype(aval.dtype, copy=False)[()]
+    flags = x.flags
+    if x.base is not None or not (flags.c_contiguous and flags.writeable and flags.aligned) or x.dtype != aval.dtype:
+        return np.array(x, aval.dtype, order="C")
+    if id(x) in taken:
+        return x.copy()
+    taken.add(id(x))
+    return x
+
+
+class EagerPlan:
+    """A program prepared to run op by op: operations over a flat list of slots, values dropped after their last use."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        slots: dict[Var, int] = {}
+        for v in program.inputs:
+            slots[v] = len(slots)
+        self._template: list[Any] = [None] * len(slots)
+        self._literals: dict[Lit, int] = {}
+        self._slots = slots
+        _fetch_kernels(program)
+        last = self._last_uses()
+        self._steps = [self._step(eqn, i, last) for i, eqn in enumerate(program.eqns)]
+        self._outputs = [(self._slot(o), o.aval) for o in program.outputs]
+        del self._slots, self._literals
+
+    @classmethod
+    def of(cls, program: Program) -> EagerPlan:
+        return program.memoize("eager", lambda: cls(program))
+
+    def _last_uses(self) -> list[list[Var]]:
+        """For every equation the variables nobody reads after it."""
+        kept = {o for o in self.program.outputs if type(o) is Var}
+        last: list[list[Var]] = []
+        for eqn in reversed(self.program.eqns):
+            names = dict.fromkeys([a for a in (*eqn.inputs, *eqn.outputs) if type(a) is Var and a not in kept])
+            kept.update(names)
+            last.append(list(names))
+        return last[::-1]
+
+    def _slot(self, atom: Any) -> int:
+        if type(atom) is Var:
+            return self._slots[atom]
+        if atom not in self._literals:
+            self._literals[atom] = len(self._template)
+            self._template.append(atom.value)
+        return self._literals[atom]
+
+    def _step(self, eqn: Any, i: int, last: list[list[Var]]) -> tuple:
+        run = operation(eqn.prim, [a.aval for a in eqn.inputs], eqn.params)
+        ins = [self._slot(a) for a in eqn.inputs]
+        for v in eqn.outputs:
+            self._slots[v] = len(self._template)
+            self._template.append(None)
+        outs = [self._slots[v] for v in eqn.outputs]
+        dead = tuple([self._slots[v] for v in last[i]])
+        if len(outs) != 1:
+            return 3, run, ins, 0, outs, dead
+        if len(ins) == 1:
+            return 1, run, ins[0], 0, outs[0], dead
+        if len(ins) == 2:
+            return 2, run, ins[0], ins[1], outs[0], dead
+        return 0, run, ins, 0, outs[0], dead
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """The program's outputs; arrays among them own their memory and alias nothing."""
+        slots = self._template.copy()
+        slots[: len(arrays)] = arrays
+        with np.errstate(all="ignore"):
+            for arity, run, a, b, out, dead in self._steps:
+                if arity == 2:
+                    slots[out] = run(slots[a], slots[b])
+                elif arity == 1:
+                    slots[out] = run(slots[a])
+                elif arity == 0:
+                    slots[out] = run(*[slots[i] for i in a])
+                else:
+                    for o, value in zip(out, run(*[slots[i] for i in a]), strict=True):
+                        slots[o] = value
+                for i in dead:
+                    slots[i] = None
+            taken = {id(a) for a in arrays}
+            return [own(slots[slot], taken, aval) for slot, aval in self._outputs]
+
+
+def _fetch_kernels(program: Program) -> None:
+    """Get all kernels the program's operations need in one unit, where they are not known yet."""
+    wanted = []
+    for eqn in program.eqns:
+        prim = eqn.prim
+        if prim.kind not in ("map", "reduce") or (prim.numpy is not None and prim.kind == "map"):
+            continue
+        avals = [a.aval for a in eqn.inputs]
+        try:
+            known = _memo_key(prim, avals, eqn.params) in _memo
+        except TypeError:
+            known = True
+        if not known and has_kernel(prim, avals, [eqn.outputs[0].aval]) and all(a.size for a in (*avals, eqn.outputs[0].aval)):
+            wanted.append((prim, avals, eqn.params, eqn.outputs[0].aval))
+    if len(wanted) > 1:
+        from fxgrad.compile.single import usual_kernels
+        from fxgrad.compile.cache import kernel_addresses
+
+        kernel_addresses(usual_kernels(wanted))

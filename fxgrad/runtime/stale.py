@@ -1,0 +1,64 @@
+"""Watching residuals: a value kept for the backward pass must not change in memory the caller can write.
+
+Small arrays are compared with a copy; large ones by a 64-bit multilinear hash, sum(word[i] * weight[i]) modulo 2**64 with random
+odd weights (Carter and Wegman, 1979): a single changed word always changes it. NumPy computes it near memory bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import errors
+
+__all__ = ["Guarded", "fingerprint"]
+
+COPY_LIMIT = 1 << 16  # bytes; below it a copy costs less than a hash
+_ROW = 4096
+_WEIGHTS = np.random.default_rng().integers(0, 2**64, _ROW, dtype=np.uint64) | np.uint64(1)
+
+
+def fingerprint(x: np.ndarray) -> Any:
+    """Something equal for equal contents: the bytes themselves, or their hash."""
+    if x.nbytes <= COPY_LIMIT:
+        return x.tobytes()
+    words = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+    tail = words[words.size // 8 * 8 :].tobytes()
+    words = words[: words.size // 8 * 8].view(np.uint64)
+    while words.size > _ROW:
+        full = words.size // _ROW * _ROW
+        rest = words[full:]
+        words = np.append(words[:full].reshape(-1, _ROW) @ _WEIGHTS, np.dot(rest, _WEIGHTS[: rest.size]))
+    return tail, int(np.dot(words, _WEIGHTS[: words.size]))
+
+
+def _reachable(x: Any) -> bool:
+    """Whether somebody may write the memory of x."""
+    while isinstance(x, np.ndarray):
+        if x.flags.writeable:
+            return True
+        x = x.base
+    return x is not None and not isinstance(x, (np.generic, bytes))
+
+
+class Guarded:
+    """Residuals, of which those with a name live in memory that the caller can reach and are watched for changes."""
+
+    __slots__ = ("marks", "names", "values")
+
+    def __init__(self, values: Sequence[Any], names: Sequence[str | None]):
+        self.values, self.names = list(values), list(names)
+        self.marks = [fingerprint(v) if n is not None and isinstance(v, np.ndarray) and _reachable(v) else None for v, n in zip(values, names, strict=True)]
+
+    def read(self, reader: str) -> list[Any]:
+        """The residuals, after making sure that none has changed."""
+        for value, mark, name in zip(self.values, self.marks, self.names, strict=True):
+            if mark is not None and fingerprint(value) != mark:
+                raise errors.StaleValueError(
+                    f"{name} of shape {value.shape} was changed in place before {reader} used it",
+                    why="The derivative needs the value it had in the forward pass; using the new one would give a wrong result silently.",
+                    fix="Call the pullback first, write w = w - lr * g instead of w -= lr * g, or pass x.copy().",
+                )
+        return self.values

@@ -1,0 +1,42 @@
+"""The reduction tree in NumPy: for dtypes without kernels (complex), and what kernels are tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad.kernels.spec import lanes_of_reduction, reduction_block
+
+__all__ = ["empty_value", "reduce_tree"]
+
+
+def empty_value(identity: np.generic) -> np.generic:
+    """What a reduction of no elements gives: the identity, but +0 where that is -0."""
+    return identity + identity.dtype.type(0) if identity.dtype.kind in "fc" else identity
+
+
+def reduce_tree(combine: Callable[[Any, Any], Any], identity: np.generic, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Reduce `axes` in row-major order by the fixed tree of kernels/reduction.py; dtypes keep their own lane counts."""
+    x = np.asarray(x)
+    kept = [d for d in range(x.ndim) if d not in axes]
+    shape = tuple(x.shape[d] for d in kept)
+    n = int(np.prod([x.shape[d] for d in axes], dtype=np.int64))
+    if x.size == 0:
+        return np.full(shape, empty_value(identity), x.dtype)
+    flat = np.transpose(x, (*kept, *axes)).reshape(*shape, n)
+    lanes, block = lanes_of_reduction(x.dtype), reduction_block(x.dtype)
+    total = np.full(shape, identity, x.dtype)
+    for start in range(0, n, block):
+        part = flat[..., start : start + block]
+        missing = -part.shape[-1] % lanes
+        part = np.concatenate([part, np.full((*shape, missing), identity, x.dtype)], -1).reshape(*shape, -1, lanes)
+        held = np.full((*shape, lanes), identity, x.dtype)
+        for i in range(part.shape[-2]):
+            held = combine(held, part[..., i, :])
+        while held.shape[-1] > 1:
+            half = held.shape[-1] // 2
+            held = combine(held[..., :half], held[..., half:])
+        total = combine(total, held[..., 0])
+    return total

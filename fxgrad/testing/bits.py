@@ -1,0 +1,34 @@
+"""Equality of bits: what the library promises between its modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["assert_same_bits", "same_bits"]
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where two arrays of one dtype hold the same bits, any NaN counting as any other."""
+    if a.dtype.kind == "c":
+        return same_bits(a.real, b.real) & same_bits(a.imag, b.imag)
+    if a.dtype.kind != "f":
+        return a == b
+    equal = (a == b) & (np.signbit(a) == np.signbit(b))
+    return equal | (np.isnan(a) & np.isnan(b))
+
+
+def assert_same_bits(a: Any, b: Any, what: str = "results") -> None:
+    """Fail unless dtype, shape and bits are equal (any NaN equals any NaN); sequences are compared item by item."""
+    if isinstance(a, (list, tuple)):
+        assert isinstance(b, (list, tuple)) and len(a) == len(b), f"{what}: {len(a)} against {len(b)} items"
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same_bits(x, y, f"{what}[{i}]")
+        return
+    a, b = np.asarray(a), np.asarray(b)
+    assert a.dtype == b.dtype and a.shape == b.shape, f"{what}: {a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)}"
+    same = same_bits(a, b)
+    if not np.all(same):
+        where = tuple(int(i) for i in np.argwhere(~same)[0])
+        raise AssertionError(f"{what} differ at {np.sum(~same)} of {same.size} places, first at {where}: {a[where]!r} against {b[where]!r}")

@@ -1,0 +1,135 @@
+"""From a user's Python function to a Program: arguments in, results out, and the names to blame in errors."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from fxgrad import errors, tree
+from fxgrad.ir.program import Program
+from fxgrad.ir.types import Aval
+from fxgrad.trace.tracer import Tracer
+from fxgrad.trace.tracing import new_trace
+
+__all__ = ["Traced", "argument_names", "as_leaf", "aval_of_leaf", "canonical", "name_of", "trace_function"]
+
+_PYTHON_NUMBERS = {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}
+
+
+def name_of(f: Any) -> str:
+    """What messages and programs call a function."""
+    return getattr(f, "__name__", None) or type(f).__name__
+
+
+def argument_names(f: Any, args: Sequence[Any]) -> list[str]:
+    """The parameter name of each positional argument, as far as the signature tells."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for i in range(len(args)):
+        p = parameters[min(i, len(parameters) - 1)] if parameters else None
+        variadic = p is not None and p.kind is p.VAR_POSITIONAL
+        names.append(f"{p.name}[{i - len(parameters) + 1}]" if p and variadic else p.name if p and i < len(parameters) else str(i))
+    return names
+
+
+def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
+    """(the argument as tracer, array or NumPy scalar; whether it is weak, that is, came as a Python number)."""
+    kind = type(x)
+    if kind is Tracer:
+        return x, x.weak
+    if kind is np.ndarray and x.dtype.isnative and x.dtype.kind in "fiubc":
+        return x, False
+    if kind in _PYTHON_NUMBERS:
+        return _PYTHON_NUMBERS[kind](x), kind is not bool
+    if isinstance(x, np.generic) and x.dtype.kind in "fiubc":
+        return x, False
+    if isinstance(x, np.ma.MaskedArray):
+        raise errors.FxTypeError(
+            f"{what()} is a masked array", why="fxgrad would ignore its mask.", fix="Pass x.data and the mask separately and use np.where(mask, ...)."
+        )
+    if isinstance(x, np.ndarray) and x.dtype.kind in "fiubc":
+        return np.asarray(x, x.dtype.newbyteorder("=")), False
+    if isinstance(x, Aval):
+        return x, False
+    if hasattr(x, "__array__") and not isinstance(x, (str, bytes)):
+        array = np.asarray(x)
+        if array.dtype.kind in "fiubc":
+            return array, False
+    raise errors.FxTypeError(
+        f"{what()} is a {kind.__name__}, which is not an array or a number",
+        why="Transformed functions take arrays, numbers, and (nested) lists, tuples and dicts of them.",
+        fix="Close over it, mark it static (jit(f, static_argnums=...)), or register its class with fx.tree.register_node.",
+    )
+
+
+def aval_of_leaf(x: Any) -> Aval:
+    return x if isinstance(x, Aval) else x.aval if type(x) is Tracer else Aval(x.shape, x.dtype)
+
+
+@dataclass(slots=True)
+class Traced:
+    """A traced call: the program (captures lead its inputs), what was captured, and the shape of the result tree."""
+
+    program: Program
+    captures: list[Any]
+    out_tree: Any
+    out_weak: tuple[bool, ...]
+    aux: Any = None
+
+
+def trace_function(
+    f: Callable[..., Any],
+    leaves: Sequence[Any],
+    weak: Sequence[bool],
+    transform: str,
+    *,
+    known: bool,
+    differentiated: Sequence[bool] | None = None,
+    name: str = "main",
+    check: Callable[[Any], None] | None = None,
+) -> Traced:
+    """Trace `f(*tracers)`, one tracer a leaf. `check` looks at the result tree before it is flattened."""
+    with new_trace(transform, known, name) as trace:
+        tracers = [trace.input(aval_of_leaf(x), None if isinstance(x, Aval) else x, w) for x, w in zip(leaves, weak, strict=True)]
+        if differentiated is not None:
+            trace.differentiated.update(t._var for t, d in zip(tracers, differentiated, strict=True) if d)
+        out = f(*tracers)
+        if check is not None:
+            check(out)
+        flat, out_tree = tree.flatten(out)
+        results = [as_leaf(x, lambda: f"the result of '{name}'") for x in flat]
+        program, captures = trace.program([x for x, _ in results])
+    return Traced(program, captures, out_tree, tuple(w for _, w in results))
+
+
+_programs: OrderedDict[tuple, Program] = OrderedDict()
+_programs_lock = Lock()
+PROGRAMS_KEPT = 2048
+
+
+def canonical(program: Program) -> Program:
+    """The first program seen with this structure, so that what was derived from it is found again."""
+    key = program.key
+    found = _programs.get(key)
+    if found is not None:
+        return found
+    with _programs_lock:
+        found = _programs.setdefault(key, program)
+        if len(_programs) > PROGRAMS_KEPT:
+            _programs.popitem(last=False)
+    return found
+
+
+def forget_programs() -> None:
+    """Drop all remembered structures (fx.clear_caches)."""
+    with _programs_lock:
+        _programs.clear()

@@ -1,0 +1,327 @@
+"""Tracer: what a traced function sees instead of an array.
+
+It has the attributes, operators and methods of `numpy.ndarray`, all of which go through `fxgrad.numpy`, and answers NumPy's two
+dispatch protocols, so unmodified `np.` functions work on it too. Where Python insists on a number, the tracer gives one if its
+trace knows it, and otherwise raises an error that names the user's line and what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fxgrad import errors
+from fxgrad.ir.types import Aval, Var
+
+if TYPE_CHECKING:
+    from fxgrad.trace.tracing import Trace
+
+__all__ = ["Tracer"]
+
+_np: Any = None  # fxgrad.numpy, once it is loaded (it imports this module)
+
+
+def _library() -> Any:
+    global _np
+    if _np is None:
+        import fxgrad.numpy
+
+        _np = fxgrad.numpy
+    return _np
+
+
+class Tracer:
+    """A traced array. `weak` marks one that came from a Python number, which leaves the other operand's dtype alone."""
+
+    __slots__ = ("__weakref__", "_trace", "_var", "weak")
+    __array_priority__ = 1000
+
+    def __init__(self, trace: Trace, var: Var, weak: bool = False):
+        self._trace, self._var, self.weak = trace, var, weak
+
+    # -- what an array tells of itself
+
+    @property
+    def aval(self) -> Aval:
+        return self._var.aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._var.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._var.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._var.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self._var.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.aval.nbytes
+
+    @property
+    def T(self) -> Any:
+        return _library().transpose(self)
+
+    @property
+    def mT(self) -> Any:
+        return _library().matrix_transpose(self)
+
+    @property
+    def flat(self) -> Any:
+        return iter(_library().ravel(self))
+
+    @property
+    def real(self) -> Any:
+        return _library().real(self)
+
+    @property
+    def imag(self) -> Any:
+        return _library().imag(self)
+
+    @property
+    def at(self) -> Any:
+        from fxgrad.numpy.indexing import At
+
+        return At(self)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return _library()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- values, where they are known
+
+    def _known(self, asked: str, fix: str) -> Any:
+        from fxgrad.trace.tracing import Unknown, leaked
+
+        if not self._trace.active:
+            raise leaked(self)
+        try:
+            return self._trace.value(self._var)
+        except Unknown as unknown:
+            transform = unknown.trace.transform
+        raise errors.ConcretizationError(
+            f"cannot use a traced {self.aval} as {asked}",
+            why=f"Under {transform} the value is not known yet, only its shape and dtype.",
+            fix=fix,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(
+            self._known(
+                "a Python bool", "Use np.where(test, a, b) or fx.cond(test, f, g, *args), or move the test out of the transformed function."
+            )
+        )
+
+    def __int__(self) -> int:
+        return int(self._known("a Python int", "Pass it as a static argument (jit(f, static_argnums=...)) or keep it an array."))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.shape:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return int(
+            self._known(
+                "an index or a size", "Index with fx.asarray(table)[i] or np.take(table, i, axis=0); give sizes as Python ints or static arguments."
+            )
+        )
+
+    def __float__(self) -> float:
+        return float(self._undifferentiated("a Python float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._undifferentiated("a Python complex"))
+
+    def _undifferentiated(self, asked: str) -> Any:
+        """The value, provided that no derivative would be cut by taking it."""
+        from fxgrad.trace.tracing import depends_on_differentiated
+
+        if depends_on_differentiated(self):
+            raise errors.NonDifferentiableError(
+                f"cannot use a traced {self.aval} as {asked}: it depends on what is being differentiated",
+                why="A Python number carries no derivative, so the gradient would be cut silently here (float(), math.*, round() do this).",
+                fix="Use the NumPy function of the same name (np.exp for math.exp), or fx.stop_gradient(x) first if you mean it.",
+            )
+        return self._known(asked, "Use the NumPy function of the same name (np.exp for math.exp), which works on traced values.")
+
+    def item(self, *args: int) -> Any:
+        """The value as a Python number, under the rules of float() and int()."""
+        x = self if not args else _library().ravel(self)[args[0]] if len(args) == 1 else self[args]
+        if x.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        x = _library().reshape(x, ())
+        return float(x) if x.dtype.kind == "f" else bool(x) if x.dtype.kind == "b" else int(x)
+
+    def tolist(self) -> Any:
+        return self.item() if not self.shape else [row.tolist() for row in self]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        raise errors.ConcretizationError(
+            f"cannot turn a traced {self.aval} into a plain NumPy array",
+            why="NumPy asked for its elements (np.array, np.asarray, a list of traced values, or an assignment into a plain array), which would cut it off from the trace.",
+            fix="Use np.stack([...]) or fxgrad.numpy.array([...]) to build arrays from traced values, fx.asarray(table)[i] to index a plain table, "
+            "and np.zeros_like(x, shape=n) or fxgrad.numpy.zeros(n) with .at[i].set(v) to fill one.",
+        )
+
+    def _text(self, known: Any) -> str:
+        from fxgrad.trace.tracing import Unknown
+
+        try:
+            value = self._trace.value(self._var) if self._trace.active else None
+        except Unknown:
+            value = None
+        return f"Traced<{self.aval}>" if value is None else known(value)
+
+    def __repr__(self) -> str:
+        return self._text(lambda v: f"Traced<{self.aval}>({np.asarray(v)!r})")
+
+    def __str__(self) -> str:
+        return self._text(lambda v: str(v))
+
+    def __format__(self, spec: str) -> str:
+        return self._text(lambda v: format(v, spec))
+
+    # -- NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from fxgrad.trace.numpy_protocol import call_ufunc
+
+        return call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
+        from fxgrad.trace.numpy_protocol import call_function
+
+        return call_function(func, args, kwargs)
+
+    # -- indexing and in-place code
+
+    def __getitem__(self, index: Any) -> Any:
+        return _library().getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise _mutation(self, "x[...] = v", "Write y = x.at[i].set(v); other forms are .add, .multiply, .min, .max.")
+
+    def sort(self, *args: Any, **kwargs: Any) -> None:
+        raise _mutation(self, "x.sort()", "Write x = np.sort(x).")
+
+    def fill(self, value: Any) -> None:
+        raise _mutation(self, "x.fill(v)", "Write x = np.full_like(x, v).")
+
+
+def _mutation(x: Tracer, what: str, fix: str) -> errors.MutationError:
+    return errors.MutationError(
+        f"cannot change a traced {x.aval} in place ({what})",
+        why="A traced value stands for one immutable array; other names for it would not see the change.",
+        fix=fix,
+    )
+
+
+def _operator(name: str, function: str, swapped: bool) -> Any:
+    def method(self: Tracer, other: Any) -> Any:
+        if isinstance(other, _FOREIGN):
+            return NotImplemented
+        f = getattr(_library(), function)
+        out = f(other, self) if swapped else f(self, other)
+        # Python numbers that meet only each other stay Python numbers
+        if self.weak and type(out) is Tracer and (type(other) in (int, float, bool) or (type(other) is Tracer and other.weak)):
+            out.weak = True
+        return out
+
+    method.__name__ = name
+    return method
+
+
+def _in_place(name: str, function: str, sign: str) -> Any:
+    def method(self: Tracer, other: Any) -> Any:
+        if self.shape:
+            raise _mutation(self, f"x {sign}= v", f"Write x = x {sign} v.")
+        return getattr(self, f"__{name}__")(other)  # NumPy's scalars are immutable: this rebinds, as there
+
+    return method
+
+
+_FOREIGN = (str, bytes, dict, set, type(None))
+_BINARY = {
+    "add": ("add", "+"), "sub": ("subtract", "-"), "mul": ("multiply", "*"), "truediv": ("divide", "/"), "floordiv": ("floor_divide", "//"),
+    "mod": ("remainder", "%"), "pow": ("power", "**"), "matmul": ("matmul", "@"), "and": ("bitwise_and", "&"), "or": ("bitwise_or", "|"),
+    "xor": ("bitwise_xor", "^"), "lshift": ("left_shift", "<<"), "rshift": ("right_shift", ">>"),
+}  # fmt: skip
+for _name, (_function, _sign) in _BINARY.items():
+    setattr(Tracer, f"__{_name}__", _operator(f"__{_name}__", _function, False))
+    setattr(Tracer, f"__r{_name}__", _operator(f"__r{_name}__", _function, True))
+    setattr(Tracer, f"__i{_name}__", _in_place(_name, _function, _sign))
+for _name, _function in {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal", "divmod": "divmod",
+}.items():  # fmt: skip
+    setattr(Tracer, f"__{_name}__", _operator(f"__{_name}__", _function, False))
+setattr(Tracer, "__rdivmod__", _operator("__rdivmod__", "divmod", True))
+
+
+def _unary(name: str, function: str) -> Any:
+    def method(self: Tracer) -> Any:
+        out = getattr(_library(), function)(self)
+        if self.weak and type(out) is Tracer:
+            out.weak = True
+        return out
+
+    method.__name__ = name
+    return method
+
+
+for _name, _function in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
+    setattr(Tracer, f"__{_name}__", _unary(f"__{_name}__", _function))
+
+
+def _method(name: str) -> Any:
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        return getattr(_library(), name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"As numpy.ndarray.{name}."
+    return method
+
+
+for _name in (
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "compress", "copy", "cumprod", "cumsum", "diagonal", "dot", "max", "mean",
+    "min", "prod", "ptp", "ravel", "repeat", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var", "nonzero", "choose", "conj",
+):  # fmt: skip
+    setattr(Tracer, _name, _method(_name))
+setattr(Tracer, "flatten", _method("ravel"))
+setattr(Tracer, "round", _method("round"))
+
+
+def _variadic(name: str, default: Any) -> Any:
+    """x.reshape(2, 3) and x.reshape((2, 3)); x.transpose() and x.transpose(1, 0)."""
+
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        value = default if not args else args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+        return getattr(_library(), name)(self, value, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+setattr(Tracer, "reshape", _variadic("reshape", ()))
+setattr(Tracer, "transpose", _variadic("transpose", None))

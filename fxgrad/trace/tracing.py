@@ -1,0 +1,293 @@
+"""Tracing: a Python function becomes a Program.
+
+A `Trace` collects equations. Each transform opens one; the active ones form a stack that lives in a context variable, so threads
+and asyncio tasks never share it. A tracer of an outer trace met in an inner one, and every array, becomes a captured input.
+
+Under `grad` and its kin the inputs of a trace are known, and asking a tracer for its value evaluates the equations it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from fxgrad import errors
+from fxgrad.ir.program import Eqn, Program, dce
+from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.primitives import base
+from fxgrad.primitives.base import Primitive
+from fxgrad.trace.tracer import Tracer
+
+__all__ = ["Trace", "Walk", "bind", "build", "current_trace", "inline", "new_trace", "replay", "trace_expansion"]
+
+_current: ContextVar[Trace | None] = ContextVar("fxgrad_trace", default=None)
+
+
+def current_trace() -> Trace | None:
+    """The innermost active trace of this thread or task, None outside every transform."""
+    return _current.get()
+
+
+class Trace:
+    """The program under construction.
+
+    `transform` names what opened it ("grad", "jit", ...) for messages. `values` maps the variables whose values are known to
+    arrays or to tracers of an outer trace; it is None where nothing is known (jit, vmap, rules).
+    """
+
+    __slots__ = ("_producers", "active", "captured", "captures", "differentiated", "eqns", "inputs", "name", "parent", "source", "transform", "values")
+
+    def __init__(self, transform: str, known: bool, name: str = "main"):
+        self.transform, self.name = transform, name
+        self.parent = _current.get()
+        self.active = False
+        self.eqns: list[Eqn] = []
+        self.inputs: list[Var] = []
+        self.captures: list[Any] = []  # arrays and outer tracers, in order of first use
+        self.captured: dict[int, Var] = {}  # id of a capture -> its variable; `captures` keeps it alive
+        self.values: dict[Var, Any] | None = {} if known else None
+        self.differentiated: set[Var] = set()
+        self.source: Any = None  # where the equation being rewritten came from, while a transform runs
+        self._producers: dict[Var, Eqn] = {}
+
+    # -- building
+
+    def input(self, aval: Aval, value: Any = None, weak: bool = False) -> Tracer:
+        var = Var(aval)
+        self.inputs.append(var)
+        if self.values is not None and value is not None:
+            self.values[var] = value
+        return Tracer(self, var, weak)
+
+    def atom(self, x: Any) -> Atom:
+        """What an operand is called in this program: capturing it if need be."""
+        if type(x) is Tracer:
+            if x._trace is self:
+                return x._var
+            if not x._trace.active:
+                raise leaked(x)
+        elif isinstance(x, np.generic):
+            return Lit(x)
+        found = self.captured.get(id(x))
+        if found is not None:
+            return found
+        if not isinstance(x, (Tracer, np.ndarray)):
+            raise errors.FxTypeError(f"a primitive got a {type(x).__name__}", why="Primitives take arrays, NumPy scalars and traced values.")
+        var = Var(x.aval if type(x) is Tracer else Aval(x.shape, x.dtype))
+        self.captured[id(x)] = var
+        self.captures.append(x)
+        if self.values is not None:
+            self.values[var] = x
+        return var
+
+    def emit(self, prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], avals: Sequence[Aval], source: Any) -> list[Var]:
+        outputs = [Var(a) for a in avals]
+        self.eqns.append(Eqn(prim, inputs, params, outputs, source))
+        return outputs
+
+    def program(self, outputs: Sequence[Any]) -> tuple[Program, list[Any]]:
+        """Close the program over its captures. Answers it, without consts, and the captured values (arrays, outer tracers)."""
+        atoms = [self.atom(o) for o in outputs]
+        leading = [self.captured[id(x)] for x in self.captures]
+        return Program(leading + self.inputs, self.eqns, atoms, (), self.name), list(self.captures)
+
+    # -- known values
+
+    def value(self, var: Var) -> Any:
+        """The array a variable stands for; raises Unknown if it depends on something that only has a shape."""
+        if self.values is None:
+            raise Unknown(self)
+        if var not in self.values:
+            self._evaluate(var)
+        found = self.values[var]
+        if type(found) is Tracer:
+            found = found._trace.value(found._var)
+        return found
+
+    def _evaluate(self, var: Var) -> None:
+        """Run the equations that `var` needs and that have not run yet."""
+        from fxgrad.runtime.eager import EagerPlan
+
+        values, producers = self.values, self._producers
+        assert values is not None
+        start = len(producers)
+        for eqn in self.eqns[start:] if start else self.eqns:
+            for v in eqn.outputs:
+                producers[v] = eqn
+        needed: set[int] = set()
+        stack = [var]
+        while stack:
+            v = stack.pop()
+            if v in values:
+                continue
+            eqn = producers.get(v)
+            if eqn is None:
+                raise Unknown(self)
+            if id(eqn) not in needed:
+                needed.add(id(eqn))
+                stack.extend(a for a in eqn.inputs if type(a) is Var)
+        eqns = [e for e in self.eqns if id(e) in needed]
+        made = {v for e in eqns for v in e.outputs}
+        inputs = list(dict.fromkeys(a for e in eqns for a in e.inputs if type(a) is Var and a not in made))
+        outputs = [v for e in eqns for v in e.outputs]
+        arrays = [self.value(v) for v in inputs]
+        results = EagerPlan(Program(inputs, eqns, outputs)).run(arrays)
+        values.update(zip(outputs, results, strict=True))
+
+
+class Unknown(Exception):
+    """Raised inside when a value is asked for that is not known; tracers turn it into a ConcretizationError."""
+
+    def __init__(self, trace: Trace):
+        self.trace = trace
+
+
+def leaked(x: Tracer) -> errors.LeakedTracerError:
+    """The error for a tracer used after its transform has ended."""
+    trace = x._trace
+    made = next((e.source for e in trace.eqns if x._var in e.outputs), None)
+    where = errors.format_location(made)
+    return errors.LeakedTracerError(
+        f"a traced {x.aval} escaped from {trace.transform} of '{trace.name}'" + (f"; it was made at {where}" if where else ""),
+        why="A traced value stands for an array only while its function is being traced; keeping it in a global, list or attribute leaks it.",
+        fix="Return the value from the function instead (has_aux=True returns extra values from grad).",
+    )
+
+
+def bind(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Record `prim` in the active trace, or evaluate it when there is none (or when all operands are literals)."""
+    trace = _current.get()
+    if trace is None:
+        return _evaluate_eagerly(prim, args, params)
+    inputs = [a._var if type(a) is Tracer and a._trace is trace else trace.atom(a) for a in args]
+    avals = prim.typ(*[a.aval for a in inputs], **params)
+    if prim.kind == "map" and all([type(a) is Lit for a in inputs]):
+        return _evaluate_eagerly(prim, args, params)
+    return [Tracer(trace, v) for v in trace.emit(prim, inputs, params, avals, trace.source or errors.user_location())]
+
+
+def _evaluate_eagerly(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    from fxgrad.runtime.eager import evaluate
+
+    for a in args:
+        if type(a) is Tracer:
+            raise leaked(a)
+    return evaluate(prim, args, params)
+
+
+base.bind = bind
+
+
+@contextmanager
+def new_trace(transform: str, known: bool, name: str = "main") -> Iterator[Trace]:
+    """Open a trace; it ends with the block, and tracers of it are leaked from then on."""
+    trace = Trace(transform, known, name)
+    token = _current.set(trace)
+    trace.active = True
+    try:
+        yield trace
+    finally:
+        trace.active = False
+        _current.reset(token)
+
+
+def build(avals: Sequence[Aval], body: Callable[..., Sequence[Any]], name: str = "main") -> Program:
+    """The program of `body(*tracers) -> outputs`, where body only calls primitives (how transforms write their results).
+
+    Unused equations are dropped. The body may close over arrays only as literals.
+    """
+    with new_trace("a derivative rule", known=False, name=name) as trace:
+        inputs = [trace.input(a) for a in avals]
+        program, captures = trace.program(body(*inputs))
+    if captures:
+        raise AssertionError("a rule captured an array; rules work on their operands")
+    return dce(program)
+
+
+def inline(program: Program, args: Sequence[Any]) -> list[Any]:
+    """Record (or evaluate, outside every trace) all equations of `program` on `args`; types are known already."""
+    trace = _current.get()
+    if trace is None:
+        from fxgrad.runtime.eager import run_program
+
+        return run_program(program, args)
+    env: dict[Var, Atom] = {v: trace.atom(a) for v, a in zip(program.inputs, args, strict=True)}
+    eqns = trace.eqns
+    for eqn in program.eqns:
+        outputs = [Var(v.aval) for v in eqn.outputs]
+        eqns.append(Eqn(eqn.prim, [env[a] if type(a) is Var else a for a in eqn.inputs], eqn.params, outputs, eqn.source))
+        env.update(zip(eqn.outputs, outputs, strict=True))
+    out = []
+    for o in program.outputs:
+        a = env[o] if type(o) is Var else o
+        out.append(a.value if type(a) is Lit else Tracer(trace, a))
+    return out
+
+
+def replay(eqn: Eqn, args: Sequence[Any]) -> list[Any]:
+    """Record the equation again on other values of the same types."""
+    trace = _current.get()
+    if trace is None:
+        return _evaluate_eagerly(eqn.prim, args, eqn.params)
+    avals = [v.aval for v in eqn.outputs]
+    return [Tracer(trace, v) for v in trace.emit(eqn.prim, [trace.atom(a) for a in args], eqn.params, avals, eqn.source)]
+
+
+class Walk:
+    """The environment every transform walks a program with: variables of the program on one side, values on the other."""
+
+    __slots__ = ("env", "trace")
+
+    def __init__(self, variables: Sequence[Var], values: Sequence[Any]):
+        self.env: dict[Var, Any] = dict(zip(variables, values, strict=True))
+        self.trace = _current.get()
+
+    def read(self, atom: Atom) -> Any:
+        return self.env[atom] if type(atom) is Var else atom.value
+
+    def read_all(self, atoms: Sequence[Atom]) -> list[Any]:
+        env = self.env
+        return [env[a] if type(a) is Var else a.value for a in atoms]
+
+    def write(self, variables: Sequence[Var], values: Sequence[Any]) -> None:
+        self.env.update(zip(variables, values, strict=True))
+
+    def at(self, eqn: Eqn) -> None:
+        """What is recorded from here on comes from this equation's line."""
+        if self.trace is not None:
+            self.trace.source = eqn.source
+
+
+def trace_expansion(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Program:
+    """The definition of an "expand" primitive as a program on operands of these avals."""
+    assert prim.expand is not None
+    return build(avals, lambda *xs: prim.expand(*xs, **params), prim.name)
+
+
+def depends_on_differentiated(x: Tracer) -> bool:
+    """Whether a derivative flows through x to an input that some active transform differentiates."""
+    trace, var = x._trace, x._var
+    if not trace.active:
+        raise leaked(x)
+    producers = {v: e for e in trace.eqns for v in e.outputs}
+    outer = {v: c for c, v in ((c, trace.captured[id(c)]) for c in trace.captures) if type(c) is Tracer}
+    seen: set[Var] = set()
+    stack = [var]
+    while stack:
+        v = stack.pop()
+        if v in seen or v.aval.dtype.kind not in "fc":
+            continue
+        seen.add(v)
+        if v in trace.differentiated or (v in outer and depends_on_differentiated(outer[v])):
+            return True
+        value = None if trace.values is None else trace.values.get(v)
+        if type(value) is Tracer and depends_on_differentiated(value):
+            return True
+        eqn = producers.get(v)
+        if eqn is not None and eqn.prim.name != "stop_gradient":
+            stack.extend(a for a in eqn.inputs if type(a) is Var)
+    return False

@@ -1,0 +1,72 @@
+"""Transpose: a program linear in some inputs, run backwards from output cotangents to input cotangents.
+
+First the equations that depend on no linear input are recorded as they stand; then the linear ones are walked in reverse, each
+through its primitive's transpose rule. Cotangents of a value used k times are added k - 1 times, in the order they arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.ir.program import Eqn, Program
+from fxgrad.ir.types import Aval, Var
+from fxgrad.primitives.base import Linear
+from fxgrad.primitives.elementwise import add
+from fxgrad.trace.tracing import Walk, build, replay
+
+__all__ = ["backward_pass", "transpose"]
+
+
+def transpose(program: Program, linear: Sequence[bool], nonzero: Sequence[bool]) -> tuple[Program, tuple[bool, ...]]:
+    """The program (*nonlinear inputs, *cotangents of the outputs marked nonzero) -> (*nonzero cotangents of the linear inputs)."""
+    linear, nonzero = tuple(linear), tuple(nonzero)
+    return program.memoize(("transpose", linear, nonzero), lambda: _transpose(program, linear, nonzero))
+
+
+def _transpose(program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
+    in_nonzero: tuple[bool, ...] = ()
+    fixed = [v for v, is_linear in zip(program.inputs, linear, strict=True) if not is_linear]
+
+    def body(*values: Any) -> list[Any]:
+        nonlocal in_nonzero
+        given = iter(values[len(fixed) :])
+        cts = [next(given) if nz else None for nz in nonzero]
+        found = backward_pass(program, linear, values[: len(fixed)], cts)
+        in_nonzero = tuple(g is not None for g in found)
+        return [g for g in found if g is not None]
+
+    avals: list[Aval] = [v.aval for v in fixed] + [a for a, nz in zip(program.out_avals, nonzero, strict=True) if nz]
+    return build(avals, body, program.name), in_nonzero
+
+
+def backward_pass(program: Program, linear: Sequence[bool], fixed: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """The cotangents of the linear inputs (None where zero), recorded in the active trace."""
+    linear_vars: set[Var] = {v for v, is_linear in zip(program.inputs, linear, strict=True) if is_linear}
+    walk = Walk([v for v in program.inputs if v not in linear_vars], fixed)
+    backwards: list[Eqn] = []
+    for eqn in program.eqns:
+        if any([type(a) is Var and a in linear_vars for a in eqn.inputs]):
+            backwards.append(eqn)
+            linear_vars.update(eqn.outputs)
+        else:
+            walk.write(eqn.outputs, replay(eqn, walk.read_all(eqn.inputs)))
+
+    cotangents: dict[Var, Any] = {}
+
+    def accumulate(atom: Any, g: Any) -> None:
+        if g is not None and type(atom) is Var and atom in linear_vars:
+            total = cotangents.get(atom)
+            cotangents[atom] = g if total is None else add(total, g)
+
+    for o, g in zip(program.outputs, cts, strict=True):
+        accumulate(o, g)
+    for eqn in reversed(backwards):
+        arrived = [cotangents.pop(v, None) for v in eqn.outputs]
+        if all([g is None for g in arrived]):
+            continue
+        walk.at(eqn)
+        args = [Linear(a.aval) if type(a) is Var and a in linear_vars else walk.read(a) for a in eqn.inputs]
+        for a, g in zip(eqn.inputs, eqn.prim.transpose(arrived, args, **eqn.params), strict=True):
+            accumulate(a, g)
+    return [cotangents.get(v) for v, is_linear in zip(program.inputs, linear, strict=True) if is_linear]
