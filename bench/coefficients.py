@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import mpmath as mp
 import numpy as np
+from scipy.optimize import linprog
 
 mp.mp.dps = 50
 
@@ -24,6 +25,7 @@ class Fit:
     degree: int
     weight: Callable
     dtype: type = np.float64
+    refit: bool = False  # round the coefficients one by one and fit the later ones again around each
 
 
 def remez(values: list, weights: list, grid: list, degree: int) -> tuple[list, mp.mpf]:
@@ -56,18 +58,39 @@ def remez(values: list, weights: list, grid: list, degree: int) -> tuple[list, m
     return coefficients, max(abs(e) for e in errors)
 
 
-def solve(fit: Fit, points: int = 500) -> tuple[list[float], float]:
-    """Coefficients rounded to the dtype of the fit, and the maximum weighted error they leave (as a power of two).
+def correct(errors: list, weights: list, grid: list, low: int, degree: int) -> list:
+    """Changes of the coefficients from `low` on that minimise the largest of the weighted errors (a linear program).
 
-    Every polynomial in use is the tail of a series whose first terms are exact, so plain rounding of the coefficients is enough.
+    Small changes to a nearly right polynomial: float64 is enough for them once everything is scaled.
     """
+    unit, reach = max(w * abs(e) for w, e in zip(weights, errors)), max(abs(x) for x in grid)
+    basis = np.array([[float(w * (x / reach) ** p) for p in range(low, degree + 1)] for w, x in zip(weights, grid)])
+    size = np.abs(basis).max(axis=0)
+    target = np.array([float(w * e / unit) for w, e in zip(weights, errors)])
+    bound = np.ones((len(grid), 1))
+    matrix = np.vstack([np.hstack([basis / size, -bound]), np.hstack([-basis / size, -bound])])
+    cost = np.append(np.zeros(basis.shape[1]), 1.0)
+    found = linprog(cost, A_ub=matrix, b_ub=np.concatenate([-target, target]), bounds=(None, None), method="highs").x
+    return [mp.mpf(float(x)) * unit / mp.mpf(float(s)) / reach**p for x, s, p in zip(found, size, range(low, degree + 1))]
+
+
+def solve(fit: Fit, points: int = 500) -> tuple[list[float], float]:
+    """Coefficients rounded to the dtype of the fit, and the maximum weighted error they leave (as a power of two)."""
     a, b = (mp.mpf(t) for t in fit.interval)
     grid = [a + (b - a) * (1 - mp.cos(mp.pi * (i + mp.mpf(1) / 2) / points)) / 2 for i in range(points)]
     values, weights = [mp.mpf(fit.function(x)) for x in grid], [abs(mp.mpf(fit.weight(x))) for x in grid]
     coefficients, _ = remez(values, weights, grid, fit.degree)
-    rounded = [float(fit.dtype(mp.nstr(c, 25))) for c in coefficients]
-    errors = [w * abs(mp.polyval(rounded[::-1], x) - f) for x, f, w in zip(grid, values, weights)]
-    return rounded, float(mp.log(max(errors), 2))
+
+    def errors() -> list:
+        return [mp.polyval(coefficients[::-1], x) - f for x, f in zip(grid, values)]
+
+    for i in range(fit.degree + 1):
+        coefficients[i] = mp.mpf(float(fit.dtype(mp.nstr(coefficients[i], 25))))
+        if fit.refit and i < fit.degree:
+            changes = correct(errors(), weights, grid, i + 1, fit.degree)
+            coefficients[i + 1 :] = [c + change for c, change in zip(coefficients[i + 1 :], changes)]
+    largest = max(w * abs(e) for w, e in zip(weights, errors()))
+    return [float(c) for c in coefficients], float(mp.log(largest, 2))
 
 
 _HALF_LN2 = mp.log(2) / 2 * (1 + mp.mpf(2) ** -18)
@@ -88,6 +111,22 @@ def _atanh_tail(z):  # log((1 + s) / (1 - s)) = 2 s + s * z * tail, z = s^2
     return (2 * mp.atanh(s) - 2 * s) / (s * z)
 
 
+def _log2_fit(degree: int, dtype: type) -> Fit:
+    c1, c3 = 2 / mp.log(2), 2 / (3 * mp.log(2))
+
+    def tail(z):
+        s = mp.sqrt(z)
+        return (2 * mp.atanh(s) / (s * mp.log(2)) - c1 - c3 * z) / z**2
+
+    return Fit(tail, (mp.mpf(2) ** -40, _LOG_S**2), degree, lambda z: z**2 / c1, dtype, True)
+
+
+def _exp2_fit(degree: int, dtype: type) -> Fit:  # 2^r = 1 + ln(2) r + r^2 p(r)
+    half = mp.mpf(1) / 2 + mp.mpf(2) ** -18
+    tail, weight = lambda r: (mp.mpf(2) ** r - 1 - r * mp.log(2)) / r**2, lambda r: r**2 / mp.mpf(2) ** r
+    return Fit(tail, (-half, half), degree, weight, dtype, True)
+
+
 def _tanh_tail(z):  # tanh(x) = x + x * z * tail, z = x^2
     x = mp.sqrt(z)
     return (mp.tanh(x) - x) / (x * z)
@@ -103,32 +142,32 @@ def _sinh_tail(z):  # sinh(x) = x + x * z * tail
 
 
 def _exp_fit(degree: int, dtype: type) -> Fit:
-    return Fit(_exp_tail, (-_HALF_LN2, _HALF_LN2), degree, lambda r: r**2 / mp.exp(r), dtype)
+    return Fit(_exp_tail, (-_HALF_LN2, _HALF_LN2), degree, lambda r: r**2 / mp.exp(r), dtype, True)
 
 
 def _exp_doubled_fit(degree: int, dtype: type) -> Fit:
     half = _HALF_LN2 / 2
-    return Fit(lambda r: (mp.expm1(2 * r) - 2 * r) / r**2, (-half, half), degree, lambda r: r**2 / mp.exp(2 * r), dtype)
+    return Fit(lambda r: (mp.expm1(2 * r) - 2 * r) / r**2, (-half, half), degree, lambda r: r**2 / mp.exp(2 * r), dtype, True)
 
 
 def _expm1_fit(degree: int, dtype: type) -> Fit:
-    return Fit(_exp_tail, (-_HALF_LN2, _HALF_LN2), degree, lambda r: r**2 / mp.expm1(r), dtype)
+    return Fit(_exp_tail, (-_HALF_LN2, _HALF_LN2), degree, lambda r: r**2 / mp.expm1(r), dtype, True)
 
 
 def _log_fit(degree: int, dtype: type) -> Fit:
-    return Fit(_log_tail, _LOG, degree, lambda f: f**3 / mp.log1p(f), dtype)
+    return Fit(_log_tail, _LOG, degree, lambda f: f**3 / mp.log1p(f), dtype, True)
 
 
 def _tanh_fit(limit: float, degree: int, dtype: type) -> Fit:
-    return Fit(_tanh_tail, (mp.mpf(2) ** -60, limit**2), degree, lambda z: z**1.5 / mp.tanh(mp.sqrt(z)), dtype)
+    return Fit(_tanh_tail, (mp.mpf(2) ** -60, limit**2), degree, lambda z: z**1.5 / mp.tanh(mp.sqrt(z)), dtype, True)
 
 
 def _cosh_fit(degree: int, dtype: type) -> Fit:
-    return Fit(_cosh_tail, (mp.mpf(2) ** -60, _HALF_LN2**2), degree, lambda z: z, dtype)
+    return Fit(_cosh_tail, (mp.mpf(2) ** -60, _HALF_LN2**2), degree, lambda z: z, dtype, True)
 
 
 def _sinh_fit(degree: int, dtype: type) -> Fit:
-    return Fit(_sinh_tail, (mp.mpf(2) ** -60, _HALF_LN2**2), degree, lambda z: z, dtype)
+    return Fit(_sinh_tail, (mp.mpf(2) ** -60, _HALF_LN2**2), degree, lambda z: z, dtype, True)
 
 
 def _sin_tail(z):  # sin(x) = x + x * z * tail
@@ -193,15 +232,20 @@ FITS = {
     "expm1_f32": _expm1_fit(5, np.float32),
     "expm1_f64": _expm1_fit(10, np.float64),
     "log_f32": _log_fit(7, np.float32),
-    "log_f64": Fit(_atanh_tail, (mp.mpf(2) ** -60, _LOG_S**2), 6, lambda z: z, np.float64),
+    "log_f64": Fit(_atanh_tail, (mp.mpf(2) ** -60, _LOG_S**2), 6, lambda z: z, np.float64, True),
     "exp_doubled_f32": _exp_doubled_fit(4, np.float32),
     "exp_doubled_f64": _exp_doubled_fit(9, np.float64),
     "tanh_f32": _tanh_fit(0.89, 6, np.float32),
-    "tanh_f64": _tanh_fit(0.89, 14, np.float64),
+    "tanh_f64": _tanh_fit(0.89, 13, np.float64),
     "cosh_f32": _cosh_fit(2, np.float32),
-    "cosh_f64": _cosh_fit(5, np.float64),
+    "cosh_f64": _cosh_fit(4, np.float64),
     "sinh_f32": _sinh_fit(2, np.float32),
     "sinh_f64": _sinh_fit(4, np.float64),
+    # pow: log2((1 + s) / (1 - s)) = s (c1 + c3 z + z^2 p(z)), z = s^2, with c1 and c3 exact to two words (CONSTANTS).
+    "pow_log2_f32": _log2_fit(2, np.float32),
+    "pow_log2_f64": _log2_fit(6, np.float64),
+    "pow_exp2_f32": _exp2_fit(4, np.float32),
+    "pow_exp2_f64": _exp2_fit(9, np.float64),
     # cbrt: the first guess of m^(-1/3) on [1, 2); Newton steps follow, so the coefficients need no care.
     "cbrt_f32": Fit(lambda m: mp.mpf(m) ** (mp.mpf(-1) / 3), (1, 2), 4, lambda m: m ** (mp.mpf(1) / 3), np.float32),
     "cbrt_f64": Fit(lambda m: mp.mpf(m) ** (mp.mpf(-1) / 3), (1, 2), 5, lambda m: m ** (mp.mpf(1) / 3), np.float64),
@@ -230,8 +274,27 @@ FITS |= {
 }
 
 
+CONSTANTS = {
+    "ln2": mp.log(2),
+    "pow_c1": 2 / mp.log(2),
+    "pow_c3": 2 / (3 * mp.log(2)),
+}  # printed in two words
+
+
+def two_words(value: mp.mpf, dtype: type) -> tuple[float, float]:
+    """The value as an unevaluated sum hi + lo of two numbers of the dtype."""
+    hi = dtype(mp.nstr(value, 30))
+    return hi, dtype(mp.nstr(value - mp.mpf(float(hi)), 30))
+
+
 def main(names: list[str]) -> None:
+    for name in names or CONSTANTS:
+        if name in CONSTANTS:
+            for dtype in (np.float32, np.float64):
+                print(f"{name}_{np.dtype(dtype).name} = (%s, %s)" % two_words(CONSTANTS[name], dtype), flush=True)
     for name in names or FITS:
+        if name in CONSTANTS:
+            continue
         coefficients, error = solve(FITS[name])
         shown = ", ".join(str(FITS[name].dtype(c)) for c in coefficients)
         print(f"{name} = ({shown})  # error 2^{error:.1f}", flush=True)

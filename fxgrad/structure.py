@@ -74,8 +74,8 @@ class Structure:
     Two structures are equal when their containers, keys and static values are. In which order dicts were filled does not count.
     """
 
-    __slots__ = ("_hash", "_key", "aux", "children", "flat", "node", "num_leaves")
-    node: Node | None
+    __slots__ = ("_hash", "aux", "children", "flat", "key", "node", "num_leaves")
+    node: Node | None  # None: a leaf
     children: tuple[Structure, ...]
     num_leaves: int
 
@@ -83,9 +83,9 @@ class Structure:
         self.node, self.aux, self.children = node, aux, children
         self.num_leaves = 1 if node is None else sum([c.num_leaves for c in children])
         self.flat = all_leaves = all([c.node is None for c in children])
-        self._key = None if node is None else node.key(aux)
+        self.key = None if node is None else node.key(aux)
         try:
-            self._hash = hash((node and node.cls, self._key, len(children) if all_leaves else children))
+            self._hash = hash((node and node.cls, self.key, len(children) if all_leaves else children))
         except TypeError:
             assert node is not None
             raise errors.FxTypeError(
@@ -100,7 +100,7 @@ class Structure:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(other) is not Structure or self._hash != other._hash or self.node is not other.node or self._key != other._key:
+        if type(other) is not Structure or self._hash != other._hash or self.node is not other.node or self.key != other.key:
             return False
         return self.children == other.children
 
@@ -167,6 +167,9 @@ class Layout:
 
     def items(self, xs: Sequence[Any]) -> Iterator[tuple]:
         return zip(self.order, xs if self.unsort is None else self.unsort(xs), strict=True)
+
+    def __repr__(self) -> str:
+        return f"keys {', '.join(map(repr, self.order))}"
 
     def __reduce__(self) -> tuple:
         return layout_of, (self.order,)
@@ -280,6 +283,7 @@ def flat_tuple(n: int) -> Structure:
 def flatten_node(tree: Any, out: list[Any]) -> Structure:
     """Append the leaves of `tree` to `out` and answer its structure."""
     cls = type(tree)
+    node: Node | None
     if cls is dict:
         node, aux = DICT, layouts.get(tuple(tree)) or layout_of(tuple(tree))
         children = tree.values() if aux.sort is None else aux.sort(tree)

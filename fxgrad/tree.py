@@ -15,7 +15,18 @@ from typing import Any
 
 from fxgrad import errors
 from fxgrad.structure import (
-    LEAF, LEAF_TYPES, NODES, Entry, Node, Path, Structure, build_node, classify, flat_tuple, flat_tuples, flatten_node,
+    LEAF,
+    LEAF_TYPES,
+    NODES,
+    Entry,
+    Node,
+    Path,
+    Structure,
+    build_node,
+    classify,
+    flat_tuple,
+    flat_tuples,
+    flatten_node,
     flatten_until,
 )  # fmt: skip
 
@@ -108,20 +119,25 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Struct
 # ---- over trees --------------------------------------------------------------------------------------------------------
 
 
-def _flatten_up_to(prefix: Structure, tree: Any, path: Path, whole: Structure, out: list[Any]) -> None:
-    """The subtrees of `tree` at the leaves of `prefix`."""
-    if prefix.node is None:
-        out.append(tree)
-        return
-    node = NODES.get(type(tree)) or classify(type(tree))
-    shallow = []
-    if node is not None:
-        shallow, aux = node.take(tree)
-    if node is not prefix.node or node.key(aux) != prefix._key or len(shallow) != len(prefix.children):
-        shape = LEAF if node is None else Structure(node, aux, (LEAF,) * len(shallow))
-        raise _mismatch("the trees given to map", prefix, shape, path, whole, None)
-    for i, (below, child) in enumerate(zip(prefix.children, shallow, strict=True)):
-        _flatten_up_to(below, child, (*path, node.entry(aux, i)), whole, out)
+def _flatten_up_to(prefix: Structure, tree: Any, what: str) -> list[Any]:
+    """The subtrees of `tree` at the leaves of `prefix`; `what` names both in messages."""
+    out: list[Any] = []
+
+    def walk(below: Structure, part: Any, path: Path) -> None:
+        node = below.node
+        if node is None:
+            out.append(part)
+            return
+        own = NODES.get(type(part)) or classify(type(part))
+        children, aux = own.take(part) if own is not None else ((), None)
+        if own is not node or node.key(aux) != below.key or len(children) != len(below.children):
+            shallow = LEAF if own is None else Structure(own, aux, (LEAF,) * len(children))
+            raise _mismatch(what, below, shallow, path, prefix, structure(tree))
+        for i, (shape, child) in enumerate(zip(below.children, children, strict=True)):
+            walk(shape, child, (*path, node.entry(aux, i)))
+
+    walk(prefix, tree, ())
+    return out
 
 
 def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
@@ -146,10 +162,7 @@ def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | Non
     columns = [first]
     for other in rest:
         found, other_shape = flatten(other)
-        if other_shape != shape:
-            found = []
-            _flatten_up_to(shape, other, (), shape, found)
-        columns.append(found)
+        columns.append(found if other_shape == shape else _flatten_up_to(shape, other, "the trees given to map"))
     return unflatten(shape, list(_map(f, *columns)))
 
 
@@ -197,17 +210,13 @@ def transpose(outer: Structure, inner: Structure | None, tree: Any) -> Any:
     >>> transpose(structure([0, 0]), structure({"a": 0, "b": 0}), [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
     """
-    parts: list[Any] = []
-    _flatten_up_to(outer, tree, (), outer, parts)
+    parts = _flatten_up_to(outer, tree, "the outer structure and the tree given to transpose")
     if inner is None:
         inner = structure(parts[0]) if parts else LEAF
     rows = []
     for part in parts:
         found, shape = flatten(part)
-        if shape != inner:
-            found = []
-            _flatten_up_to(inner, part, (), inner, found)
-        rows.append(found)
+        rows.append(found if shape == inner else _flatten_up_to(inner, part, "the inner structure and a part of the tree"))
     columns = zip(*rows, strict=True) if rows else ((),) * inner.num_leaves
     return unflatten(inner, [unflatten(outer, column) for column in columns])
 
@@ -268,46 +277,47 @@ def _describe(shape: Structure) -> str:
     n, name = len(shape.children), node.cls.__name__
     if not n:
         return f"an empty {name}"
-    steps = [node.entry(shape.aux, i) for i in range(min(n, 8))]
-    if steps[0].kind == "item" and node.cls not in (tuple, list):
+    steps = _steps(shape)[:8]
+    if issubclass(node.cls, dict):
         return f"a {name} with keys {', '.join(repr(s.key) for s in steps)}{', ...' if n > 8 else ''}"
     if steps[0].kind == "field":
         return f"a {name}({', '.join(str(s.key) for s in steps)}{', ...' if n > 8 else ''})"
     return f"a {name} of {n}"
 
 
+def _steps(shape: Structure) -> list[Entry]:
+    return [shape.node.entry(shape.aux, i) for i in range(len(shape.children))] if shape.node is not None else []
+
+
 def _details(a: Structure, b: Structure) -> str:
     """What sets two structures apart at their root."""
-    if a.node is not None and b.node is not None and a.node is b.node:
-        steps = [[s.node.entry(s.aux, i) for i in range(len(s.children))] for s in (a, b)]
-        if steps[0] and steps[0][0].kind == "item" and a.node.cls not in (tuple, list):
-            only = [[repr(e.key) for e in mine if e not in theirs][:8] for mine, theirs in (steps, steps[::-1])]
-            said = [
-                f"only the {which} has {', '.join(keys)}" for which, keys in zip(("first", "second"), only, strict=True) if keys
-            ]
-            if said:
-                return "; ".join(said)
-            if a._key != b._key and steps[0] != steps[1]:
-                return "the keys stand in another order, which counts in an OrderedDict"
-        if len(a.children) == len(b.children):
-            return f"{_describe(a)} with static data {a.aux!r} in the first, {b.aux!r} in the second"
+    if a.node is not None and a.node is b.node and a.key != b.key:
+        mine, theirs = _steps(a), _steps(b)
+        if set(mine) != set(theirs) and issubclass(a.node.cls, dict):
+            sides = (("first", [e for e in mine if e not in theirs]), ("second", [e for e in theirs if e not in mine]))
+            return "; ".join(
+                [f"only the {side} has {', '.join([repr(e.key) for e in only[:8]])}" for side, only in sides if only]
+            )
+        if mine != theirs and issubclass(a.node.cls, dict):
+            return "the keys stand in another order, which counts in an OrderedDict"
+        return f"{_describe(a)} with static data {a.aux!r} in the first, {b.aux!r} in the second"
     first, second = _describe(a), _describe(b)
-    if first == second:  # two classes of one name
-        first, second = (f"{text} ({s.node.cls.__module__})" for text, s in ((first, a), (second, b)) if s.node is not None)
+    if first == second:  # of two classes with one name
+        first, second = (f"{text} of {s.node and s.node.cls!r}" for text, s in ((first, a), (second, b)))
     return f"{first} in the first, {second} in the second"
 
 
 def _mismatch(
-    what: str, a: Structure, b: Structure, path: Path, whole_a: Structure, whole_b: Structure | None
+    what: str, a: Structure, b: Structure, path: Path, whole_a: Structure, whole_b: Structure
 ) -> errors.TreeMismatchError:
-    shown = f"The first is {_short(whole_a)}" + (f",\n  the second {_short(whole_b)}." if whole_b is not None else ".")
     where = f"at {path_string(path)}" if path else "at the root"
-    return errors.TreeMismatchError(f"{what} differ in structure {where}: {_details(a, b)}", why=shown)
+    both = f"The first is {_short(whole_a)},\n  the second {_short(whole_b)}."
+    return errors.TreeMismatchError(f"{what} differ in structure {where}: {_details(a, b)}", why=both)
 
 
 def _first_difference(a: Structure, b: Structure) -> tuple[Path, Structure, Structure]:
     path: Path = ()
-    while a.node is b.node and a._key == b._key and len(a.children) == len(b.children) and a.node is not None:
+    while a.node is b.node and a.key == b.key and len(a.children) == len(b.children) and a.node is not None:
         i, a_child, b_child = next((i, x, y) for i, (x, y) in enumerate(zip(a.children, b.children, strict=True)) if x != y)
         path = (*path, a.node.entry(a.aux, i))
         a, b = a_child, b_child
@@ -368,7 +378,8 @@ def register_node(
         FxValueError: the class is a node already.
 
     >>> class Ring:
-    ...     def __init__(self, *items): self.items = items
+    ...     def __init__(self, *items):
+    ...         self.items = items
     >>> _ = register_node(Ring, lambda r: (r.items, None), lambda aux, items: Ring(*items))
     >>> map(lambda x: 2 * x, Ring(1, 2)).items
     (2, 4)

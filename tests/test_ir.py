@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import os
 import pickle
@@ -92,7 +93,7 @@ DTYPES = sorted(LONG_NAMES.values(), key=str)
 
 
 @given(st.sampled_from(DTYPES).flatmap(scalars))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_literals_keep_their_bits(x):
     program = Program([], [], [Lit(x)])
     assert parse(str(program)) == program
@@ -164,7 +165,7 @@ def programs(draw, depth: int = 2):
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_round_trip(program):
     check(program)
     back = parse(str(program))
@@ -178,17 +179,14 @@ def test_round_trip(program):
     assert again == program and again.name == program.name and all(a is not None for a in again.consts)
 
 
-VALUES = st.recursive(
-    st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.sampled_from(DTYPES), st.just(Aval((2, 0), np.dtype("f4"))),
-        st.complex_numbers(allow_nan=False), st.sampled_from(DTYPES).flatmap(scalars).filter(lambda x: x == x), st.just(parse(LOSS)),
-    ),
-    lambda inner: st.lists(inner, max_size=3).map(tuple),
-)  # fmt: skip
+PLAIN = [st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.complex_numbers(allow_nan=False), st.text()]
+PLAIN.append(st.sampled_from([*DTYPES, Aval((2, 0), np.dtype("f4")), parse(LOSS)]))
+PLAIN.append(st.sampled_from(DTYPES).flatmap(scalars).filter(lambda x: x == x))
+VALUES = st.recursive(st.one_of(*PLAIN), lambda inner: st.lists(inner, max_size=3).map(tuple))
 
 
 @given(VALUES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_parameter_values(value):
     x = Var(Aval((), np.dtype(np.float64)))
     program = Program([x], [Eqn(call.name, [x], {"name": value}, [y := Var(x.aval)])], [y])
@@ -210,8 +208,9 @@ def test_values_without_text():
 
 def test_names_do_not_count():
     assert parse(LOSS) == parse(LOSS.replace("loss", "other"))
-    renamed = "program other(x: f64[3,4], w: f64[4]) { y: f64[3] = dot[batch=((),()), contract=((1,),(0,)), strong=None] x w" \
-        " z: f64[3] = tanh y  s: f64[] = sum[axes=(0,)] z  return s }"  # fmt: skip
+    renamed = """program other(x: f64[3,4], w: f64[4]) {
+      y: f64[3] = dot[batch=((),()), contract=((1,),(0,)), strong=None] x w
+      z: f64[3] = tanh y  s: f64[] = sum[axes=(0,)] z  return s }"""
     assert parse(renamed) == parse(LOSS) and parse(renamed).content_hash() == parse(LOSS).content_hash()
     inner = NESTED.replace("program f(", "program g(")
     assert parse(inner).content_hash() == parse(NESTED).content_hash() and "program f" not in format_program(
@@ -236,7 +235,7 @@ def test_structure_counts(old, new):
 
 
 def test_hash_is_the_same_in_every_process():
-    code = "from fxgrad.ir.text import parse; import sys; print(parse(sys.argv[1]).content_hash(), parse(sys.argv[2]).content_hash())"
+    code = "import sys; from fxgrad.ir.text import parse; print(*[parse(text).content_hash() for text in sys.argv[1:]])"
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         out = subprocess.run(
@@ -246,10 +245,10 @@ def test_hash_is_the_same_in_every_process():
 
 
 def test_linear_time():
-    """100,000 equations would overflow any recursion and take hours if anything were quadratic; 20,000 show both."""
+    """100,000 equations would overflow any recursion and take hours if anything were quadratic; 10,000 show both."""
     x = v = Var(Aval((3,), np.dtype(np.float64)))
     eqns = []
-    for i in range(20000):
+    for i in range(10000):
         eqns.append(make("tanh", [v]) if i % 2 else make("mul", [v, Lit(np.float64(i / 7))]))
         v = eqns[-1].outputs[0]
     program = Program([x], eqns, [v])
@@ -326,10 +325,8 @@ def test_damaged_texts_fail_cleanly(data):
     source = data.draw(st.sampled_from(GOLDEN))
     i, j = sorted(data.draw(st.tuples(*[st.integers(0, len(source))] * 2)))
     damage = data.draw(st.sampled_from(["", "(", "]", "x", ":", "f64[", "\\", "'", "program", "-", "1e999", "\x00", "é"]))
-    try:
+    with contextlib.suppress(errors.FxValueError):
         parse(source[:i] + damage + source[min(j, i + 3) :])
-    except errors.FxValueError:
-        pass
 
 
 # ---- check ---------------------------------------------------------------------------------------------------------------

@@ -79,9 +79,15 @@ def _usable(path: Path) -> Path:
             return path
     except OSError:
         temporary = Path(tempfile.mkdtemp(prefix="fxgrad-"))
-        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+        atexit.register(_remove, temporary, os.getpid())
         (temporary / "__pycache__").mkdir()
         return temporary
+
+
+def _remove(directory: Path, process: int) -> None:
+    """At exit; a forked child leaves its parent's directory alone."""
+    if os.getpid() == process:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 _environment_key: str | None = None

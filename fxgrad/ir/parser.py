@@ -311,9 +311,8 @@ class _Parser:
             return self.string("expected a string")
         number = self.match(_NUMBER)
         if number is not None:
-            word = number[0]
-            exact = word.lstrip("-").isdigit()
-            return self.typed(int(word) if exact else float(word), start)
+            digits = number[0]
+            return self.typed(int(digits) if digits.lstrip("-").isdigit() else float(digits), start)
         word = _WORD.match(text, start)
         if word is None:
             raise self.error(f"expected a value, found {self.found()}")

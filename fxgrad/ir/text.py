@@ -40,13 +40,16 @@ def variable_names(n: int) -> list[str]:
 
 def name_variables(program: Program) -> dict[Var, str]:
     """The canonical name of each variable, in order of definition."""
-    variables = [v for v in program.inputs]
+    variables = list(program.inputs)
     for eqn in program.eqns:
         variables.extend(eqn.outputs)
     return dict(zip(variables, variable_names(len(variables)), strict=False))
 
 
 # ---- values ------------------------------------------------------------------------------------------------------------
+
+
+_LARGEST = {n: float(np.finfo(f"f{n}").max) for n in (2, 4)}
 
 
 def _float_text(x: Any) -> str:
@@ -56,7 +59,7 @@ def _float_text(x: Any) -> str:
         return repr(wide)
     for digits in range(1, 17):
         short = float(f"{wide:.{digits}g}")
-        if abs(short) <= float(np.finfo(type(x)).max) and type(x)(short) == x:
+        if abs(short) <= _LARGEST[x.dtype.itemsize] and type(x)(short) == x:
             return repr(short)
     return repr(wide)
 
@@ -69,7 +72,7 @@ def scalar_text(x: np.generic) -> str:
     elif dtype.kind == "c":
         number = f"complex({_float_text(x.real)},{_float_text(x.imag)})"
     else:
-        number = str(bool(x) if dtype.kind == "b" else int(x))  # type: ignore[call-overload]
+        number = str(bool(x) if dtype.kind == "b" else int(x))
     return f"{number}:{short_name(dtype)}"
 
 
@@ -190,7 +193,7 @@ def _pieces(program: Program, indent: str, names: bool) -> Iterator[str]:
             (v,) = eqn.outputs
             line = f"{inner}{called[v]}: {v.aval} = {eqn.prim.name}"
             for a in eqn.inputs:
-                if type(a) is Lit:
+                if isinstance(a, Lit):
                     text = known.get(a) or known.setdefault(a, scalar_text(a.value))
                 else:
                     text = called.get(a) or _atom_text(a, called)

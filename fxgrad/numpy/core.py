@@ -19,8 +19,8 @@ from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
 __all__ = [
-    "as_dtype", "broadcast_operands", "broadcast_shapes", "canonical_axes", "canonical_axis", "is_traced", "operand", "promote", "refuse_out",
-    "result_type", "shape_of", "static_int", "static_shape", "tensor", "ufunc",
+    "as_dtype", "broadcast_operands", "broadcast_shapes", "canonical_axes", "canonical_axis", "is_traced", "operand",
+    "promote", "refuse_out", "result_type", "shape_of", "static_int", "static_shape", "tensor", "ufunc",
 ]  # fmt: skip
 
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
@@ -41,16 +41,22 @@ def operand(x: Any) -> Any:
         return kind.__mro__[-2](x)
     if x is None or isinstance(x, (str, bytes, dict, set)) or callable(x):
         raise errors.FxTypeError(
-            f"expected an array or a number, got {kind.__name__}", why="fxgrad computes with numbers only.", fix="Pass a NumPy array, a number, or a (nested) list of them."
+            f"expected an array or a number, got {kind.__name__}",
+            why="fxgrad computes with numbers only.",
+            fix="Pass a NumPy array, a number, or a (nested) list of them.",
         )
     out = np.asarray(x)
     if out.dtype == object:
-        raise errors.FxTypeError(f"expected an array or a number, got {kind.__name__}", why="NumPy can hold it only as dtype object.", fix="Convert it to a numeric array.")
+        raise errors.FxTypeError(
+            f"expected an array or a number, got {kind.__name__}",
+            why="NumPy can hold it only as dtype object.",
+            fix="Convert it to a numeric array.",
+        )
     return out
 
 
 def tensor(x: Any) -> Any:
-    """x as a tracer or ndarray (or, outside every trace, a NumPy scalar): something with a shape that rearranging primitives take."""
+    """x as a tracer or ndarray (or, outside every trace, a NumPy scalar): something that rearranging primitives take."""
     x = operand(x)
     if type(x) is Tracer or type(x) is np.ndarray:
         return x
@@ -140,7 +146,13 @@ def as_dtype(x: Any, dtype: np.dtype) -> Any:
             return x
         return e.convert(x, dtype=dtype)
     if isinstance(x, np.generic):
-        return x if x.dtype == dtype else e.convert(x, dtype=dtype) if dtype.kind in "iu" and x.dtype.kind == "f" else x.astype(dtype)
+        return (
+            x
+            if x.dtype == dtype
+            else e.convert(x, dtype=dtype)
+            if dtype.kind in "iu" and x.dtype.kind == "f"
+            else x.astype(dtype)
+        )
     return dtype.type(x)
 
 
@@ -181,7 +193,14 @@ def promote(*args: Any, dtype: Any = None) -> list[Any]:
 
 def result_type(*args: Any) -> np.dtype:
     """NumPy's result type of operands, tracers and dtypes."""
-    keys = [k if isinstance(k := (x if isinstance(x, (np.dtype, type)) else key_of(operand(x))), np.dtype) else k(0) if k in _SCALARS else np.dtype(k) for x in args]
+    keys = [
+        k
+        if isinstance(k := (x if isinstance(x, (np.dtype, type)) else key_of(operand(x))), np.dtype)
+        else k(0)
+        if k in _SCALARS
+        else np.dtype(k)
+        for x in args
+    ]
     return np.result_type(*keys)
 
 
@@ -195,7 +214,10 @@ def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[...,
             raise TypeError(f"{fn.__name__}() takes {fn.nin} positional arguments but {len(args)} were given")
         xs = [x if type(x) is Tracer else operand(x) for x in args]
         dtypes, _ = resolve(fn, tuple([key_of(x) for x in xs]))
-        typed = [x if type(x) is Tracer and not x.weak and x._var.aval.dtype == d else as_dtype(x, d) for x, d in zip(xs, dtypes, strict=True)]
+        typed = [
+            x if type(x) is Tracer and not x.weak and x._var.aval.dtype == d else as_dtype(x, d)
+            for x, d in zip(xs, dtypes, strict=True)
+        ]
         if len(typed) > 1:
             typed = broadcast_operands(typed)
         return impl(*typed)
@@ -229,8 +251,8 @@ def canonical_axis(axis: int, ndim: int) -> int:
 
 
 def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """A sorted tuple of axes from None (all), an int or a tuple of ints."""
-    if axis is None:
+    """A sorted tuple of axes from None (all), an int or a tuple of ints; rank 0 has an axis 0, as in NumPy's reductions."""
+    if axis is None or (ndim == 0 and axis in (0, -1)):
         return tuple(range(ndim))
     axes = tuple(canonical_axis(a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     if len(set(axes)) != len(axes):

@@ -8,23 +8,36 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.numpy.core import as_dtype, broadcast_to_shape, canonical_axis, iota, is_traced, operand, result_type, static_int, static_shape, tensor
+from fxgrad.numpy.core import (
+    as_dtype,
+    broadcast_to_shape,
+    canonical_axis,
+    iota,
+    is_traced,
+    operand,
+    result_type,
+    static_int,
+    static_shape,
+    tensor,
+)
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import shape as s
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
 __all__ = [
-    "arange", "array", "asarray", "ascontiguousarray", "astype", "copy", "diag", "empty", "empty_like", "eye", "full", "full_like", "geomspace",
-    "identity", "linspace", "logspace", "meshgrid", "ones", "ones_like", "tri", "tril", "tril_indices", "triu", "triu_indices", "vander", "zeros",
-    "zeros_like",
+    "arange", "array", "asarray", "ascontiguousarray", "astype", "copy", "diag", "empty", "empty_like", "eye", "full",
+    "full_like", "geomspace", "identity", "linspace", "logspace", "meshgrid", "ones", "ones_like", "tri", "tril",
+    "tril_indices", "triu", "triu_indices", "vander", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
 # ---- from values -----------------------------------------------------------------------------------------------------
 
 
-def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: str | None = None, ndmin: int = 0, like: Any = None) -> Any:
+def array(
+    object: Any, dtype: Any = None, *, copy: bool | None = True, order: str | None = None, ndmin: int = 0, like: Any = None
+) -> Any:
     """An array of `object`, as numpy.array; (nested) lists that hold traced values are stacked.
 
     Inside a trace the result is traced, so that it can be indexed with traced values; `order` is ignored.
@@ -36,7 +49,9 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: st
     x = np.array(object, dtype=dtype, copy=copy, ndmin=ndmin)
     if x.dtype.kind not in "biufc":
         operand(x.astype(np.object_))  # raises: not numbers
-        raise errors.FxTypeError(f"an array of dtype {x.dtype} is not numeric", why="fxgrad computes with numbers only.", fix="Convert it first.")
+        raise errors.FxTypeError(
+            f"an array of dtype {x.dtype} is not numeric", why="fxgrad computes with numbers only.", fix="Convert it first."
+        )
     trace = current_trace()
     if trace is None:
         return x
@@ -59,9 +74,13 @@ def _stack_nested(items: Any) -> Any:
     return s.concatenate(*[s.reshape(p, shape=(1, *p.shape)) for p in typed], axis=0)
 
 
-def asarray(a: Any, dtype: Any = None, order: str | None = None, *, device: Any = None, copy: bool | None = None, like: Any = None) -> Any:
-    """`a` as an array, as numpy.asarray, copied only where needed. Inside a trace the result is traced: a table that is to be
-    indexed with traced values goes through here first."""
+def asarray(
+    a: Any, dtype: Any = None, order: str | None = None, *, device: Any = None, copy: bool | None = None, like: Any = None
+) -> Any:
+    """`a` as an array, as numpy.asarray, copied only where needed.
+
+    Inside a trace the result is traced: a table that is to be indexed with traced values goes through here first.
+    """
     return array(a, dtype, copy=copy)
 
 
@@ -75,7 +94,9 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     return array(a)
 
 
-def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, *, copy: bool = True, device: Any = None) -> Any:
+def astype(
+    x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, *, copy: bool = True, device: Any = None
+) -> Any:
     """`x` converted to `dtype`, as numpy.ndarray.astype; between float dtypes gradients pass through."""
     x, dtype = tensor(x), np.dtype(dtype)
     if casting != "unsafe" and not np.can_cast(x.dtype, dtype, casting):
@@ -124,7 +145,9 @@ empty = _filled("empty", 0)
 
 
 def _filled_like(name: str, value: int) -> Callable[..., Any]:
-    def function(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
+    def function(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+    ) -> Any:
         a = tensor(a)
         make = ones if value else zeros
         return make(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
@@ -139,7 +162,9 @@ ones_like = _filled_like("ones_like", 1)
 empty_like = _filled_like("empty_like", 0)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:
     """`fill_value` in the shape and dtype of `a` (or those given), as numpy.full_like."""
     a = tensor(a)
     return full(a.shape if shape is None else shape, fill_value, a.dtype if dtype is None else dtype)
@@ -173,7 +198,15 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
 
 
 def linspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0, *, device: Any = None
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
 ) -> Any:
     """`num` evenly spaced numbers from start to stop, as numpy.linspace; start and stop may be traced arrays."""
     num = static_int(num)
@@ -202,7 +235,9 @@ def linspace(
     return (y, step) if retstep else y
 
 
-def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0) -> Any:
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Any:
     """Powers of `base` with evenly spaced exponents, as numpy.logspace."""
     from fxgrad.numpy.elementwise import power
 
@@ -281,7 +316,7 @@ def diag(v: Any, k: Any = 0) -> Any:
     """A matrix with `v` on its k-th diagonal, or the k-th diagonal of a matrix, as numpy.diag."""
     v, k = tensor(v), static_int(k)
     if v.ndim == 2:
-        from fxgrad.numpy.indexing import diagonal
+        from fxgrad.numpy.selection import diagonal
 
         return diagonal(v, k)
     if v.ndim != 1:
@@ -323,5 +358,3 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         shape = tuple(n if i == axis or not sparse else 1 for i, n in enumerate(sizes))
         out.append(s.broadcast(flat, shape=shape, dims=(axis,)))
     return tuple(out)
-
-

@@ -36,7 +36,9 @@ multiply = _define("multiply", _by_kind(b=e.and_, rest=e.mul), "Product of two a
 divide = _define("divide", e.div, "Quotient of two arrays.", "true_divide")
 negative = _define("negative", e.neg, "-x.")
 positive = _define("positive", lambda x: x, "+x.")
-absolute = _define("absolute", _by_kind(b=lambda x: x, u=lambda x: x, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs", "fabs")
+absolute = _define(
+    "absolute", _by_kind(b=lambda x: x, u=lambda x: x, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs", "fabs"
+)
 sign = _define("sign", e.sign, "Sign of x.")
 remainder = _define("remainder", e.rem, "x - y*floor(x/y), with the sign of y.", "mod")
 
@@ -68,7 +70,12 @@ def power(x: Any, y: Any, **kwargs: Any) -> Any:
 
     The slope of x**0 is 0 also at x = 0, and so is that of 0**y by y for y >= 0.
     """
-    if not kwargs and type(y) in (int, float) and float(y).is_integer() and (abs(y) <= SMALL_EXPONENT if type(y) is int else y in (1.0, 2.0)):
+    if (
+        not kwargs
+        and type(y) in (int, float)
+        and float(y).is_integer()
+        and (abs(y) <= SMALL_EXPONENT if type(y) is int else y in (1.0, 2.0))
+    ):
         x = operand(x)
         if hasattr(x, "dtype"):
             (dtype, _), _ = resolve(np.power, (key_of(x), type(y)))
@@ -164,7 +171,9 @@ def _hypot(x: Any, y: Any) -> Any:
     square_ = e.select(usable, e.add(e.mul(u, u), e.mul(v, v)), _is(x, 1))
     inf = _is(x, math.inf)
     infinite = e.or_(e.eq(x, inf), e.eq(y, inf))
-    return e.select(infinite, inf, e.select(usable, e.mul(scale, e.sqrt(square_)), e.add(e.mul(_constant(x), _is(x, 1)), _constant(y))))
+    return e.select(
+        infinite, inf, e.select(usable, e.mul(scale, e.sqrt(square_)), e.add(e.mul(_constant(x), _is(x, 1)), _constant(y)))
+    )
 
 
 hypot = _define("hypot", _hypot, "sqrt(x*x + y*y) without overflow.")
@@ -182,9 +191,10 @@ def _softplus_gap(x: Any, y: Any) -> Any:
 
 logaddexp = _define("logaddexp", _logaddexp, "log(exp(x) + exp(y)) without overflow.")
 logaddexp2 = _define(
-    "logaddexp2", lambda x, y: e.mul(_logaddexp(e.mul(x, _is(x, math.log(2))), e.mul(y, _is(y, math.log(2)))), _is(x, 1 / math.log(2))),
+    "logaddexp2",
+    lambda x, y: e.mul(_logaddexp(e.mul(x, _is(x, math.log(2))), e.mul(y, _is(y, math.log(2)))), _is(x, 1 / math.log(2))),
     "log2(2**x + 2**y) without overflow.",
-)  # fmt: skip
+)
 deg2rad = _define("deg2rad", lambda x: e.mul(x, _is(x, math.pi / 180)), "Degrees to radians.", "radians")
 rad2deg = _define("rad2deg", lambda x: e.mul(x, _is(x, 180 / math.pi)), "Radians to degrees.", "degrees")
 maximum = _define("maximum", e.maximum, "The larger; NaN if either is; a tie shares the derivative.")
@@ -220,10 +230,14 @@ def _copysign(x: Any, y: Any) -> Any:
 
 copysign = _define("copysign", _copysign, "|x| with the sign of y.")
 signbit = _define("signbit", _negative_sign, "True where the sign bit is set.")
-heaviside = _define(
-    "heaviside", lambda x, y: e.select(e.eq(x, _is(x, 0)), y, e.select(e.ne(x, x), x, e.select(e.gt(x, _is(x, 0)), _is(x, 1), _is(x, 0)))),
-    "0, y, 1 for x below, at, above 0.",
-)  # fmt: skip
+
+
+def _heaviside(x: Any, y: Any) -> Any:
+    step = e.select(e.gt(x, _is(x, 0)), _is(x, 1), _is(x, 0))
+    return e.select(e.eq(x, _is(x, 0)), y, e.select(e.ne(x, x), x, step))
+
+
+heaviside = _define("heaviside", _heaviside, "0, y, 1 for x below, at, above 0.")
 
 
 def _false(x: Any) -> Any:
@@ -271,7 +285,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     With the condition alone, the indices of its true elements: as np.nonzero, possible outside jit only.
     """
     if x is None and y is None:
-        from fxgrad.numpy.indexing import nonzero
+        from fxgrad.numpy.selection import nonzero
 
         return nonzero(condition)
     if x is None or y is None:
@@ -297,7 +311,13 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     dtype = result_type(a, *bounds)
     typed = broadcast_operands([as_dtype(x, dtype) for x in (a, *bounds)])
     if len(bounds) == 1:
-        extreme = dtype.type(math.inf if low is not None else -math.inf) if dtype.kind == "f" else np.iinfo(dtype).max if low is not None else np.iinfo(dtype).min
+        extreme = (
+            dtype.type(math.inf if low is not None else -math.inf)
+            if dtype.kind == "f"
+            else np.iinfo(dtype).max
+            if low is not None
+            else np.iinfo(dtype).min
+        )
         typed = [typed[0], typed[1], dtype.type(extreme)] if low is not None else [typed[0], dtype.type(extreme), typed[1]]
     return e.clip(*typed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,15 +10,27 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.numpy.core import as_dtype, broadcast_shapes, broadcast_to_shape, canonical_axes, canonical_axis, operand, refuse_out, result_type, static_int, tensor
+from fxgrad.numpy.core import (
+    as_dtype,
+    broadcast_shapes,
+    broadcast_to_shape,
+    canonical_axes,
+    canonical_axis,
+    operand,
+    refuse_out,
+    result_type,
+    static_int,
+    tensor,
+)
 from fxgrad.primitives import shape as s
 from fxgrad.trace.tracer import Tracer
 
 __all__ = [
-    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "column_stack", "concat", "concatenate",
-    "delete", "dsplit", "dstack", "expand_dims", "flip", "fliplr", "flipud", "hsplit", "hstack", "insert", "matrix_transpose", "moveaxis", "pad",
-    "permute_dims", "ravel", "repeat", "reshape", "resize", "roll", "rollaxis", "rot90", "row_stack", "split", "squeeze", "stack", "swapaxes", "tile",
-    "transpose", "unstack", "vsplit", "vstack", "block",
+    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block", "broadcast_arrays", "broadcast_to",
+    "column_stack", "concat", "concatenate", "delete", "dsplit", "dstack", "expand_dims", "flip", "fliplr", "flipud",
+    "hsplit", "hstack", "insert", "matrix_transpose", "moveaxis", "pad", "permute_dims", "ravel", "repeat", "reshape",
+    "resize", "roll", "rollaxis", "rot90", "row_stack", "split", "squeeze", "stack", "swapaxes", "tile", "transpose",
+    "unstack", "vsplit", "vstack",
 ]  # fmt: skip
 
 # ---- shapes and axes -------------------------------------------------------------------------------------------------
@@ -213,7 +226,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
         if x.ndim != xs[0].ndim or any(a != b for j, (a, b) in enumerate(zip(x.shape, xs[0].shape, strict=True)) if j != axis):
             raise errors.FxValueError(
                 f"cannot concatenate shapes {xs[0].shape} and {x.shape} along axis {axis}",
-                why=f"All the input array dimensions except for the concatenation axis must match exactly; arrays 0 and {i} differ.",
+                why=f"All dimensions but that of the concatenation axis must match exactly; arrays 0 and {i} differ.",
                 fix="Reshape or transpose first; np.stack joins arrays of one shape along a new axis.",
             )
     return s.concatenate(*xs, axis=axis) if len(xs) > 1 else xs[0]
@@ -325,7 +338,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
         points = [0]
         for i in range(sections):
             points.append(points[-1] + each + (i < extra))
-    return [_cut(x, axis, a, b) for a, b in zip(points[:-1], points[1:], strict=True)]
+    return [_cut(x, axis, a, b) for a, b in itertools.pairwise(points)]
 
 
 builtins_divmod = divmod
@@ -336,7 +349,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
     x = tensor(ary)
     if not (isinstance(indices_or_sections, (list, tuple)) or np.ndim(indices_or_sections)):
         n, sections = x.shape[canonical_axis(axis, x.ndim)], static_int(indices_or_sections)
-        if sections and n % sections:
+        if n % sections:
             raise errors.FxValueError(
                 f"array split does not result in an equal division: length {n} into {sections}",
                 why="np.split makes parts of one length.",
@@ -417,7 +430,7 @@ def _roll_one(x: Any, shift: Any, axis: int) -> Any:
     if type(operand(shift)) is Tracer:
         from fxgrad.numpy.core import iota
         from fxgrad.numpy.elementwise import remainder, subtract
-        from fxgrad.numpy.indexing import take
+        from fxgrad.numpy.selection import take
 
         return take(x, remainder(subtract(iota((n,)), shift), n), axis=axis)
     k = static_int(shift) % n
@@ -431,7 +444,11 @@ def tile(A: Any, reps: Any) -> Any:
     ndim = max(x.ndim, len(counts))
     counts = [1] * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - x.ndim) + x.shape
-    wide = s.broadcast(x, shape=tuple(n for pair in zip(counts, shape, strict=True) for n in pair), dims=tuple(2 * (ndim - x.ndim + i) + 1 for i in range(x.ndim)))
+    wide = s.broadcast(
+        x,
+        shape=tuple(n for pair in zip(counts, shape, strict=True) for n in pair),
+        dims=tuple(2 * (ndim - x.ndim + i) + 1 for i in range(x.ndim)),
+    )
     return _reshaped(wide, tuple(c * n for c, n in zip(counts, shape, strict=True)))
 
 
@@ -452,7 +469,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
         return _reshaped(wide, (*x.shape[:axis], n * c, *x.shape[axis + 1 :]))
     if counts.shape != (n,):
         raise ValueError(f"operands could not be broadcast together with shape ({n},) {counts.shape}")
-    from fxgrad.numpy.indexing import take
+    from fxgrad.numpy.selection import take
 
     return take(x, np.repeat(np.arange(n), counts), axis=axis)
 
@@ -482,7 +499,7 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     """`arr` without the entries at known positions, as numpy.delete."""
-    from fxgrad.numpy.indexing import take
+    from fxgrad.numpy.selection import take
 
     x = tensor(arr)
     if axis is None:
@@ -499,7 +516,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         x, axis = ravel(x), 0
     axis = canonical_axis(axis, x.ndim)
     if not isinstance(obj, (int, np.integer)):
-        raise errors.UnsupportedError("np.insert at several positions is not supported", fix="Concatenate the parts: np.concatenate([x[:i], v, x[i:]]).")
+        raise errors.UnsupportedError(
+            "np.insert at several positions is not supported", fix="Concatenate the parts: np.concatenate([x[:i], v, x[i:]])."
+        )
     n = x.shape[axis]
     if not -n <= obj <= n:
         raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {n}")
@@ -542,7 +561,11 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
     widths = [(static_int(a), static_int(b)) for a, b in _pairs(pad_width, x.ndim, "pad_width")]
     if any(min(pair) < 0 for pair in widths):
         raise ValueError("index can't contain negative values")
-    if kwargs.pop("reflect_type", "even") != "even" or kwargs or mode not in ("constant", "edge", "reflect", "symmetric", "wrap", "empty"):
+    if (
+        kwargs.pop("reflect_type", "even") != "even"
+        or kwargs
+        or mode not in ("constant", "edge", "reflect", "symmetric", "wrap", "empty")
+    ):
         raise errors.UnsupportedError(
             f"np.pad(..., mode={mode!r}{''.join(f', {k}=...' for k in kwargs)}) is not supported",
             why="The modes are constant, edge, reflect (even), symmetric (even) and wrap.",
@@ -550,7 +573,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
         )
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, constant_values)
-    from fxgrad.numpy.indexing import take
+    from fxgrad.numpy.selection import take
 
     for axis, (before, after) in enumerate(widths):
         if before or after:
@@ -565,7 +588,11 @@ def _pad_constant(x: Any, widths: list[tuple[int, int]], constant: Any) -> Any:
     first = values[0][0] if values else 0
     if all(v is first for pair in values for v in pair):
         value = tensor(as_dtype(operand(first), x.dtype)) if type(operand(first)) is Tracer else x.dtype.type(first)
-        return s.pad(x, value, low=tuple(a for a, _ in widths), high=tuple(b for _, b in widths), interior=(0,) * x.ndim) if x.ndim else x
+        return (
+            s.pad(x, value, low=tuple(a for a, _ in widths), high=tuple(b for _, b in widths), interior=(0,) * x.ndim)
+            if x.ndim
+            else x
+        )
     for axis, ((before, after), pair) in enumerate(zip(widths, values, strict=True)):
         for count, value, front in ((before, pair[0], True), (after, pair[1], False)):
             shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])

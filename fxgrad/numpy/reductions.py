@@ -14,7 +14,15 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import (
-    as_dtype, broadcast_shapes, broadcast_to_shape, canonical_axes, canonical_axis, operand, refuse_out, result_type, tensor,
+    as_dtype,
+    broadcast_shapes,
+    broadcast_to_shape,
+    canonical_axes,
+    canonical_axis,
+    operand,
+    refuse_out,
+    result_type,
+    tensor,
 )  # fmt: skip
 from fxgrad.numpy.creation import astype
 from fxgrad.primitives import elementwise as e
@@ -22,9 +30,9 @@ from fxgrad.primitives import reduce as r
 from fxgrad.primitives import shape as s
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "max", "mean",
-    "min", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "ptp",
-    "std", "sum", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod", "cumsum", "cumulative_prod",
+    "cumulative_sum", "max", "mean", "min", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
+    "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "ptp", "std", "sum", "var",
 ]  # fmt: skip
 
 NONE: Any = np._NoValue
@@ -44,7 +52,10 @@ def masked(x: Any, where: Any, identity: Any) -> Any:
         return x
     mask = ew.truth(tensor(where))
     if broadcast_shapes(mask.shape, x.shape) != x.shape:
-        raise ValueError(f"non-broadcastable operand with shape {x.shape} doesn't match the broadcast shape {np.broadcast_shapes(mask.shape, x.shape)}")
+        raise ValueError(
+            f"non-broadcastable operand with shape {x.shape} doesn't match the broadcast shape "
+            f"{np.broadcast_shapes(mask.shape, x.shape)}"
+        )
     return e.select(broadcast_to_shape(mask, x.shape), x, identity)
 
 
@@ -85,13 +96,17 @@ def _scalar(value: Any, like: Any) -> Any:
     return v if isinstance(v, np.generic) else broadcast_to_shape(v, like.shape)
 
 
-def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE) -> Any:
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE
+) -> Any:
     """Sum over axes, as numpy.sum; small integers are summed in int64, float16 in float32."""
     refuse_out("sum", out)
     return _reduction("sum", a, axis, dtype, keepdims, initial, where)
 
 
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE) -> Any:
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE
+) -> Any:
     """Product over axes, as numpy.prod; its derivative needs no division."""
     refuse_out("prod", out)
     return _reduction("prod", a, axis, dtype, keepdims, initial, where)
@@ -112,15 +127,15 @@ def _extremum(name: str, a: Any, axis: Any, keepdims: Any, initial: Any, where: 
             fix=f"Pass initial=, the result for no elements (for example initial={'-' if name == 'max' else ''}np.inf).",
         )
     shape = x.shape
-    if math.prod(shape[i] for i in axes) == 0 and math.prod(n for i, n in enumerate(shape) if i not in axes):
-        if not given:
+    kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+    if math.prod(shape[i] for i in axes) == 0:
+        if not given and math.prod(kept):
             raise errors.FxValueError(
                 f"zero-size array to reduction operation {ufunc} which has no identity",
                 why=f"The shape is {shape}: there is no element to choose.",
                 fix="Pass initial=, the result for no elements.",
             )
-    if math.prod(shape[i] for i in axes) == 0:
-        y = s.broadcast(lowest, shape=tuple(n for i, n in enumerate(shape) if i not in axes), dims=())
+        y = s.broadcast(lowest, shape=kept, dims=())
         y = y[()] if isinstance(y, np.ndarray) and not y.shape else y
     else:
         y = (r.max_ if name == "max" else r.min_)(masked(x, where, lowest), axes=axes)
@@ -151,12 +166,17 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
 
 def _arg(name: str, a: Any, axis: Any, keepdims: Any) -> Any:
     x = tensor(a)
+    if isinstance(axis, (tuple, list)):
+        raise TypeError(f"'{type(axis).__name__}' object cannot be interpreted as an integer")
     shape, axes = x.shape, canonical_axes(axis, x.ndim)
+    axis = axis if shape else None
     if axis is None:
         x = s.reshape(x, shape=(x.size,)) if x.ndim != 1 else x
     where = 0 if axis is None else axes[0]
     if x.shape[where] == 0:
-        raise errors.FxValueError(f"attempt to get {name} of an empty sequence", why=f"Axis {axis} of shape {shape} has no element.")
+        raise errors.FxValueError(
+            f"attempt to get {name} of an empty sequence", why=f"Axis {axis} of shape {shape} has no element."
+        )
     return keep((r.argmax if name == "argmax" else r.argmin)(x, axes=(where,)), shape, axes, keepdims)
 
 
@@ -224,8 +244,17 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 
 
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = NONE, *, where: Any = NONE, mean: Any = NONE, correction: Any = NONE
-) -> Any:  # fmt: skip
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
     """Variance over axes, as numpy.var: the mean of squared distances from the mean, over n - ddof."""
     refuse_out("var", out)
     x, result = _float_input(a, dtype)
@@ -246,8 +275,17 @@ def root(x: Any) -> Any:
 
 
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = NONE, *, where: Any = NONE, mean: Any = NONE, correction: Any = NONE
-) -> Any:  # fmt: skip
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
     """Standard deviation over axes, as numpy.std; where all elements are equal its derivative is 0."""
     x, result = _float_input(a, dtype)
     spread = var(x, axis, None, out, ddof, keepdims, where=where, mean=mean, correction=correction)
@@ -296,12 +334,16 @@ def _with(mask: Any, where: Any) -> Any:
     return mask if where is NONE or where is True else ew.logical_and(mask, where)
 
 
-def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE) -> Any:
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE
+) -> Any:
     """Sum over axes with NaN counted as 0, as numpy.nansum."""
     return sum(_not_nan(a, lambda d: d.type(0))[0], axis, dtype, out, keepdims, initial, where)
 
 
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE) -> Any:
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE
+) -> Any:
     """Product over axes with NaN counted as 1, as numpy.nanprod."""
     return prod(_not_nan(a, lambda d: d.type(1))[0], axis, dtype, out, keepdims, initial, where)
 
@@ -342,16 +384,34 @@ def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
 
 
 def nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = NONE, *, where: Any = NONE, mean: Any = NONE, correction: Any = NONE
-) -> Any:  # fmt: skip
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
     """Variance over axes of the elements that are not NaN, as numpy.nanvar."""
     mask = _with(_not_nan(a, lambda d: d.type(0))[1], where)
     return var(a, axis, dtype, out, ddof, keepdims, where=mask, mean=mean, correction=correction)
 
 
 def nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = NONE, *, where: Any = NONE, mean: Any = NONE, correction: Any = NONE
-) -> Any:  # fmt: skip
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
     """Standard deviation over axes of the elements that are not NaN, as numpy.nanstd."""
     mask = _with(_not_nan(a, lambda d: d.type(0))[1], where)
     return std(a, axis, dtype, out, ddof, keepdims, where=mask, mean=mean, correction=correction)
@@ -363,7 +423,7 @@ def nanstd(
 def _cumulative(name: str, a: Any, axis: Any, dtype: Any) -> Any:
     x = tensor(a)
     x = astype(x, np.dtype(dtype) if dtype is not None else accumulator(x.dtype), copy=False)
-    if axis is None:
+    if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = (x if x.ndim == 1 else s.reshape(x, shape=(x.size,))), 0
     axis = canonical_axis(axis, x.ndim)
     return (r.cumsum if name == "sum" else r.cumprod)(x, axis=axis, reverse=False)

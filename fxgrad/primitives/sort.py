@@ -21,7 +21,7 @@ def _argsort_typ(x: Aval, *, axis: int) -> list[Aval]:
 
 argsort = register(
     Primitive(
-        "argsort", "host", _argsort_typ, Doc("the permutation that sorts along an axis, equal elements in their order, NaN last", "0"),
+        "argsort", "host", _argsort_typ, Doc("the stable permutation that sorts along an axis, NaN last", "0"),
         jvp=lambda primals, tangents, **params: ([argsort(*primals, **params)], [None]),
         batch=lambda size, args, batched, *, axis: ([argsort(args[0], axis=axis + 1)], [True]),
         numpy=lambda x, *, axis: np.argsort(x, axis=axis, kind="stable"),
@@ -54,10 +54,14 @@ def _count_below(size: int, a: Any, v: Any, batched: bool, right: bool) -> Any:
     return sum_(convert((le if right else lt)(table, values), dtype=_INT64), axes=(rank + 1,))
 
 
+def _searchsorted_numpy(a: Any, v: Any, *, right: bool) -> Any:
+    return np.asarray(np.searchsorted(a, v, "right" if right else "left"), dtype=_INT64)
+
+
 searchsorted = register(
     Primitive(
-        "searchsorted", "host", _searchsorted_typ, Doc("where values stand in a sorted vector: the first place (right: the last) that keeps it sorted", "0"),
+        "searchsorted", "host", _searchsorted_typ, Doc("the first place (right: the last) for values in a sorted vector", "0"),
         jvp=lambda primals, tangents, **params: ([searchsorted(*primals, **params)], [None]),
-        batch=_searchsorted_batch, numpy=lambda a, v, *, right: np.asarray(np.searchsorted(a, v, "right" if right else "left"), dtype=_INT64),
+        batch=_searchsorted_batch, numpy=_searchsorted_numpy,
     )
 )  # fmt: skip

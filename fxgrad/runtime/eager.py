@@ -54,11 +54,41 @@ def evaluator(prim: Primitive, in_avals: Sequence[Aval], params: dict[str, Any])
     return call
 
 
+_calls: dict[Any, tuple[Callable, bool]] = {}  # by shapes and dtype characters, which hash faster than avals
+
+
+def _call_of(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> tuple[Callable, bool]:
+    """The operation for these arguments, and whether it is a kernel, which raises no floating-point warnings."""
+    key: Any = (prim, *[(a.shape, a.dtype.char) for a in args], *(sorted(params.items()) if params else ()))
+    try:
+        found = _calls.get(key)
+    except TypeError:  # an unhashable parameter
+        found, key = None, None
+    if found is None:
+        run = operation(prim, [Aval(a.shape, a.dtype) for a in args], params)
+        found = run, getattr(run, "__name__", "") == "kernel_call"
+        if key is not None:
+            _calls[key] = found
+    return found
+
+
+def native_order(arrays: Sequence[Any]) -> Sequence[Any]:
+    """The same values in the machine's byte order (seldom a copy: files and network data come otherwise)."""
+    for a in arrays:
+        if not a.dtype.isnative:
+            return [x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("=")) for x in arrays]
+    return arrays
+
+
 def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list:
     """One primitive on arrays or NumPy scalars, now; views may share memory with operands, as NumPy's do."""
-    run = operation(prim, [Aval(a.shape, a.dtype) for a in args], params)
-    with np.errstate(all="ignore"):
+    args = native_order(args)
+    run, silent = _call_of(prim, args, params)
+    if silent:
         result = run(*args)
+    else:
+        with np.errstate(all="ignore"):
+            result = run(*args)
     if type(result) is list or type(result) is tuple:
         return [x[()] if x.ndim == 0 else x for x in result]
     return [result if result.ndim else result[()]]
@@ -225,6 +255,8 @@ def _kernel_call(avals: Sequence[Aval], out: Aval, variant: Callable, otherwise:
 def _readable(a: Any, aval: Aval) -> np.ndarray:
     """A native, aligned ndarray of the dtype expected."""
     a = np.asarray(a, aval.dtype)
+    if a.shape != aval.shape:
+        raise errors.FxTypeError(f"an operation prepared for {aval} was given shape {a.shape}")
     return a if a.flags.aligned and a.strides is not None else a.copy()
 
 
@@ -238,14 +270,14 @@ def _call_template(count: int, scalars: tuple[int, ...]) -> Callable:
         names = ", ".join(f"a{i}" for i in range(count))
         lines = [
             "def make(empty, asarray, launch_checked, slow, shape, dtype, kernel, plan, expected):",
-            f"    def call({names}):",
+            f"    def kernel_call({names}):",
             *(f"        a{i} = asarray(a{i})" for i in scalars),
             "        out = empty(shape, dtype)",
             f"        t = ({names}{', ' if count else ''}out,)",
             "        if launch_checked(kernel, plan, id(t), expected):",
             f"            return slow({names})",
             "        return out",
-            "    return call",
+            "    return kernel_call",
         ]
         scope: dict[str, Any] = {}
         exec("\n".join(lines), scope)
@@ -332,7 +364,7 @@ class EagerPlan:
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         """The program's outputs; arrays among them own their memory and alias nothing."""
         slots = self._template.copy()
-        slots[: len(arrays)] = arrays
+        slots[: len(arrays)] = native_order(arrays)
         with np.errstate(all="ignore"):
             for arity, run, a, b, out, dead in self._steps:
                 if arity == 2:

@@ -4,7 +4,7 @@
     launch_checked(kernel, plan, operands, expected)     the same, if the leading arrays are as expected: 0; else 1, nothing run
     check(operands, expected)                            0 if the arrays are as expected
 
-All arguments are addresses. "As expected" means: an ndarray itself, of the dtype object expected, aligned and C-contiguous. The
+All arguments are addresses. "As expected" means: an ndarray itself, of the dtype object and shape expected, aligned and C-contiguous. The
 caller keeps the tuple and the plan alive during the call. The layout of an array object (data 16 bytes from its start, flags at
 64) is NumPy's public ABI from 1.7 on; a self-test confirms it, and ctypes takes over when it fails. Importing this module
 needs numba.
@@ -25,7 +25,7 @@ from fxgrad.ir.types import Aval
 __all__ = ["address_of", "check", "expected_table", "launch", "launch_checked", "native", "native_dtype"]
 
 _HEAD = object.__basicsize__
-_DATA, _DESCR, _FLAGS = _HEAD, _HEAD + 40, _HEAD + 48
+_DATA, _NDIM, _SHAPE, _DESCR, _FLAGS = _HEAD, _HEAD + 8, _HEAD + 16, _HEAD + 40, _HEAD + 48
 _TYPE = _HEAD - 8
 _SIZE, _ITEMS = _HEAD, tuple.__basicsize__
 _WANTED = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
@@ -127,25 +127,49 @@ def check_intrinsic() -> Any:
             kind = field(b, table, 8, i64)
             loop = Loop(b, const(0), b.load(table, typ=i64), 1, [const(0)])
             item = b.load(b.gep(items, [loop.i], source_etype=ptr), typ=ptr)
-            is_array = b.icmp_unsigned("==", field(b, item, _TYPE, i64), kind)
-            inside, after, entry = b.append_basic_block("array"), b.append_basic_block("next"), b.block
-            b.cbranch(is_array, inside, after)
+            start = b.load(b.gep(table, [b.add(loop.i, const(2))], source_etype=i64), typ=i64)
+            record = b.gep(table, [start], source_etype=i64)
+            entry, inside, shape, after = b.block, *(b.append_basic_block(n) for n in ("array", "shape", "next"))
+            b.cbranch(b.icmp_unsigned("==", field(b, item, _TYPE, i64), kind), inside, after)
             b.position_at_end(inside)
-            wanted = b.load(b.gep(table, [b.add(loop.i, const(2))], source_etype=i64), typ=i64)
-            same = b.icmp_unsigned("==", field(b, item, _DESCR, i64), wanted)
-            flags = b.and_(field(b, item, _FLAGS, i32), ir.Constant(i32, _WANTED))
-            good = b.and_(same, b.icmp_unsigned("==", flags, ir.Constant(i32, _WANTED)))
+            good, ndim = _compare_fields(b, item, record)
+            b.cbranch(good, shape, after)
+            b.position_at_end(shape)
+            same = _compare_shape(b, item, record, ndim)
+            last = b.block
             b.branch(after)
             b.position_at_end(after)
             fine = b.phi(ir.IntType(1))
-            fine.add_incoming(ir.Constant(ir.IntType(1), 0), entry)
-            fine.add_incoming(good, inside)
+            for value, block in ((ir.Constant(ir.IntType(1), 0), entry), (ir.Constant(ir.IntType(1), 0), inside), (same, last)):
+                fine.add_incoming(value, block)
             loop.end([b.add(loop.carried[0], b.zext(b.not_(fine), i64))])
             return loop.carried[0]
 
         return types.intp(types.intp, types.intp), codegen
 
     return compare
+
+
+def _compare_fields(b: Any, item: Any, record: Any) -> tuple[Any, Any]:
+    """dtype object, flags and rank of an array against its record; also the rank."""
+    ir, i64, i32, ptr, const, field = _tools()
+    flags = b.and_(field(b, item, _FLAGS, i32), ir.Constant(i32, _WANTED))
+    ndim = field(b, record, 8, i64)
+    good = b.icmp_unsigned("==", field(b, item, _DESCR, i64), field(b, record, 0, i64))
+    good = b.and_(good, b.icmp_unsigned("==", flags, ir.Constant(i32, _WANTED)))
+    return b.and_(good, b.icmp_unsigned("==", b.sext(field(b, item, _NDIM, i32), i64), ndim)), ndim
+
+
+def _compare_shape(b: Any, item: Any, record: Any, ndim: Any) -> Any:
+    from fxgrad.kernels.loops import Loop
+
+    ir, i64, i32, ptr, const, field = _tools()
+    shape = field(b, item, _SHAPE, ptr)
+    loop = Loop(b, const(0), ndim, 1, [ir.Constant(ir.IntType(1), 1)])
+    mine = b.load(b.gep(shape, [loop.i], source_etype=i64), typ=i64)
+    wanted = b.load(b.gep(record, [b.add(loop.i, const(2))], source_etype=i64), typ=i64)
+    loop.end([b.and_(loop.carried[0], b.icmp_unsigned("==", mine, wanted))])
+    return loop.carried[0]
 
 
 _keep: list[Any] = []
@@ -163,8 +187,12 @@ def native_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def expected_table(avals: Sequence[Aval]) -> int:
-    """What `check` compares with: count, the ndarray type, and the dtype object of each array."""
-    return address_of(np.array([len(avals), id(np.ndarray), *(id(native_dtype(a.dtype)) for a in avals)], np.int64))
+    """What `check` compares with: count, the ndarray type, where each array's record begins; records: dtype object, rank, shape."""
+    starts, records = [], []
+    for a in avals:
+        starts.append(2 + len(avals) + len(records))
+        records += [id(native_dtype(a.dtype)), a.ndim, *a.shape]
+    return address_of(np.array([len(avals), id(np.ndarray), *starts, *records], np.int64))
 
 
 # ---- without the native functions ------------------------------------------------------------------------------------------
@@ -191,11 +219,14 @@ def slow_launch(kernel: int, plan: int, operands: int) -> None:
 def slow_check(operands: int, expected: int) -> int:
     """`check` through NumPy."""
     arrays, count = _object(operands), _table(expected, 1)[0]
-    kind, *descrs = _table(expected, count + 2)[1:]
-    return sum(
-        not (id(type(a)) == kind and id(a.dtype) == d and a.flags.c_contiguous and a.flags.aligned)
-        for a, d in zip(arrays, descrs)
-    )
+    kind, *starts = _table(expected, count + 2)[1:]
+    bad = 0
+    for a, start in zip(arrays, starts):
+        descr, ndim = _table(expected + 8 * start, 2)
+        shape = _table(expected + 8 * start, 2 + ndim)[2:]
+        fine = id(type(a)) == kind and id(a.dtype) == descr and a.flags.c_contiguous and a.flags.aligned
+        bad += not (fine and list(a.shape) == shape)
+    return bad
 
 
 def slow_launch_checked(kernel: int, plan: int, operands: int, expected: int) -> int:
@@ -219,6 +250,8 @@ def _layout_as_known() -> bool:
 
     return (
         all(word(x, _DATA) == x.ctypes.data and word(x, _DESCR) == id(x.dtype) and word(x, _TYPE) == id(np.ndarray) for x in pair)
+        and [ctypes.c_int64.from_address(word(t, _SHAPE) + 8 * i).value for i in range(2)] == [4, 3]
+        and ctypes.c_int32.from_address(id(t) + _NDIM).value == 2
         and (flags(a), flags(t)) == (_WANTED, 0x0100)
         and word(pair, _SIZE) == 2
         and [word(pair, _ITEMS + 8 * i) for i in range(2)] == [id(a), id(t)]

@@ -93,7 +93,7 @@ class Tracer:
 
     @property
     def at(self) -> Any:
-        from fxgrad.numpy.indexing import At
+        from fxgrad.numpy.at import At
 
         return At(self)
 
@@ -304,10 +304,16 @@ def _method(name: str) -> Any:
 
 
 for _name in (
-    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "compress", "copy", "cumprod", "cumsum", "diagonal", "dot", "max", "mean",
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum", "diagonal", "dot", "max", "mean",
     "min", "prod", "ptp", "ravel", "repeat", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var", "nonzero", "choose", "conj",
 ):  # fmt: skip
     setattr(Tracer, _name, _method(_name))
+def _compress(self: Tracer, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+    """As numpy.ndarray.compress, whose operands come the other way round than those of numpy.compress."""
+    return _library().compress(condition, self, axis, out)
+
+
+setattr(Tracer, "compress", _compress)
 setattr(Tracer, "flatten", _method("ravel"))
 setattr(Tracer, "round", _method("round"))
 

@@ -39,7 +39,7 @@ class Trace:
     arrays or to tracers of an outer trace; it is None where nothing is known (jit, vmap, rules).
     """
 
-    __slots__ = ("_producers", "active", "captured", "captures", "differentiated", "eqns", "inputs", "name", "parent", "source", "transform", "values")
+    __slots__ = ("_indexed", "_producers", "active", "captured", "captures", "differentiated", "eqns", "inputs", "name", "parent", "source", "transform", "values")
 
     def __init__(self, transform: str, known: bool, name: str = "main"):
         self.transform, self.name = transform, name
@@ -52,7 +52,8 @@ class Trace:
         self.values: dict[Var, Any] | None = {} if known else None
         self.differentiated: set[Var] = set()
         self.source: Any = None  # where the equation being rewritten came from, while a transform runs
-        self._producers: dict[Var, Eqn] = {}
+        self._producers: dict[Var, Eqn] = {}  # of the first `_indexed` equations
+        self._indexed = 0
 
     # -- building
 
@@ -114,10 +115,9 @@ class Trace:
 
         values, producers = self.values, self._producers
         assert values is not None
-        start = len(producers)
-        for eqn in self.eqns[start:] if start else self.eqns:
-            for v in eqn.outputs:
-                producers[v] = eqn
+        for eqn in self.eqns[self._indexed :]:
+            producers.update((v, eqn) for v in eqn.outputs)
+        self._indexed = len(self.eqns)
         needed: set[int] = set()
         stack = [var]
         while stack:

@@ -74,12 +74,12 @@ def split(program: Program, unknown: Sequence[bool], saveable: Saveable | None =
     needed = _free_vars(later_eqns, later_outputs, later_inputs)
     known_inputs = [v for v, u in zip(program.inputs, unknown, strict=True) if not u]
     known_outputs: list[Atom] = [o for o, u in zip(program.outputs, late_out, strict=True) if not u]
-    place = {v: ("in", i) for i, v in enumerate(known_inputs)}
+    place: dict[Atom, tuple[str, int]] = {o: ("out", i) for i, o in enumerate(known_outputs)}
+    place.update((v, ("in", i)) for i, v in enumerate(known_inputs))
     for v in needed:
         if v not in place:
-            if v not in known_outputs:
-                known_outputs.append(v)
-            place[v] = ("out", known_outputs.index(v))
+            place[v] = ("out", len(known_outputs))
+            known_outputs.append(v)
     known = dce(Program(known_inputs, known_eqns, known_outputs, (), program.name))
     later = Program(list(needed) + later_inputs, later_eqns, later_outputs, (), program.name)
     return Split(known, later, tuple(place[v] for v in needed), late_out)

@@ -1,0 +1,75 @@
+# fxgrad's commands. Needs Python 3.11 or newer with pip, git and make; everything is installed into .venv, nothing outside.
+#
+#   make demo    gradients of a transformer block, side by side with PyTorch's    (ARGS="--bisect", ARGS="--size 2,128,256,8", ...)
+#   make test    lint, types, tests                                               (WORKERS=4, PYTEST_ARGS="-k softmax")
+#   make bench   what it costs, next to NumPy, autograd, JAX, PyTorch; writes docs/benchmarks    (ARGS="--only math", ...)
+#   make fuzz    random programs, many more than make test runs                   (FUZZ_EXAMPLES=100000)
+#   make docs    write docs/ops.md and docs/numerics.md again
+#   make format  rewrite the code as ruff formats it
+#   make clean   remove what was generated; make distclean removes .venv too
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PY := .venv/bin/python
+WORKERS ?= auto
+FUZZ_EXAMPLES ?= 20000
+PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 8
+SOURCES := fxgrad tests examples bench
+
+.PHONY: demo test lint types unit bench fuzz docs format clean distclean
+.DELETE_ON_ERROR:
+# lint, types and tests one after the other also under make -j: their reports are read from top to bottom
+.NOTPARALLEL:
+
+# ---- use ---------------------------------------------------------------------------------------------------------------
+
+demo: .venv/.test
+	$(PY) examples/transformer_parity.py $(ARGS)
+
+test: lint types unit
+
+lint: .venv/.test
+	$(PY) -m ruff check $(SOURCES)
+	$(PY) -m ruff format --check $(SOURCES)
+
+types: .venv/.test
+	$(PY) -m mypy
+
+unit: .venv/.test
+	$(PYTEST) $(PYTEST_ARGS)
+
+fuzz: .venv/.test
+	FXGRAD_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -m fuzz $(PYTEST_ARGS)
+
+bench: .venv/.bench
+	$(PY) -m bench $(ARGS)
+
+# The pages are printed; a page that could not be made leaves the old one alone.
+docs: .venv/.test
+	@set -e; for page in ops numerics; do $(PY) -m fxgrad.docs $$page > docs/$$page.new; mv docs/$$page.new docs/$$page.md; done
+
+format: .venv/.test
+	$(PY) -m ruff check --fix $(SOURCES)
+	$(PY) -m ruff format $(SOURCES)
+
+clean:
+	rm -rf build dist docs/*.new .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv
+
+# ---- set-up: done once, and again when pyproject.toml changes ----------------------------------------------------------
+
+.venv/bin/python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fxgrad needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	"$(PYTHON)" -m venv .venv
+
+.venv/.test: pyproject.toml | .venv/bin/python
+	@echo "Installing fxgrad and its tests' packages into .venv (once; PyTorch is the large one)"
+	$(PY) -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+.venv/.bench: pyproject.toml | .venv/bin/python
+	@echo "Installing fxgrad and what it is compared with into .venv (once)"
+	$(PY) -m pip install --quiet --editable '.[test,bench]'
+	@touch $@ .venv/.test

@@ -1,0 +1,130 @@
+"""NumPy's functions, differentiable and compiled: `import fxgrad.numpy as np`.
+
+Arrays in and out are `numpy.ndarray`; inside a transform the same functions take and give traced values.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType as _ModuleType
+from typing import Any
+
+import numpy as _numpy
+from numpy import (  # noqa: F401
+    bool_,
+    can_cast,
+    complex64,
+    complex128,
+    dtype,
+    e,
+    errstate,
+    euler_gamma,
+    exceptions,
+    finfo,
+    float16,
+    float32,
+    float64,
+    floating,
+    generic,
+    geterr,
+    iinfo,
+    index_exp,
+    inexact,
+    inf,
+    int8,
+    int16,
+    int32,
+    int64,
+    integer,
+    intp,
+    isdtype,
+    isscalar,
+    issubdtype,
+    ix_,
+    nan,
+    ndarray,
+    newaxis,
+    number,
+    pi,
+    promote_types,
+    s_,
+    set_printoptions,
+    seterr,
+    signedinteger,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    uintp,
+    unsignedinteger,
+)  # fmt: skip
+
+from fxgrad.numpy import creation as _creation
+from fxgrad.numpy import elementwise as _elementwise
+from fxgrad.numpy import linalg
+from fxgrad.numpy import manipulation as _manipulation
+from fxgrad.numpy import numeric as _numeric
+from fxgrad.numpy import reductions as _reductions
+from fxgrad.numpy import selection as _selection
+from fxgrad.numpy import sorting as _sorting
+from fxgrad.numpy.contraction import einsum  # noqa: F401
+from fxgrad.numpy.core import result_type, tensor  # noqa: F401
+from fxgrad.numpy.indexing import getitem  # noqa: F401
+
+globals().update(_elementwise.UFUNCS)
+for _module in (_creation, _manipulation, _numeric, _reductions, _selection, _sorting):
+    globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
+for _name in ("where", "clip", "nan_to_num", "round", "around", "divmod"):
+    globals()[_name] = getattr(_elementwise, _name)
+for _name in (
+    "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat",
+):  # fmt: skip
+    globals()[_name] = getattr(linalg, _name)
+bool = _numpy.bool
+double = float64
+single, half, int_, uint = float32, float16, _numpy.int_, _numpy.uint
+broadcast_shapes = _numpy.broadcast_shapes
+__array_api_version__ = "2024.12"
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The shape, as numpy.shape."""
+    return tensor(a).shape
+
+
+def ndim(a: Any) -> int:
+    """The number of axes, as numpy.ndim."""
+    return tensor(a).ndim
+
+
+def size(a: Any, axis: int | None = None) -> int:
+    """The number of elements, or the length of an axis, as numpy.size."""
+    x = tensor(a)
+    return x.size if axis is None else x.shape[axis]
+
+
+def iscomplexobj(x: Any) -> Any:
+    """Whether the dtype is complex, as numpy.iscomplexobj."""
+    return tensor(x).dtype.kind == "c"
+
+
+def isrealobj(x: Any) -> Any:
+    """Whether the dtype is not complex, as numpy.isrealobj."""
+    return not iscomplexobj(x)
+
+
+_internal = ("Any", "annotations", "getitem", "tensor")
+__all__ = [
+    _name
+    for _name, _value in globals().items()
+    if not _name.startswith("_") and _name not in _internal and (not isinstance(_value, _ModuleType) or _name == "linalg")
+]
+
+
+def __getattr__(name: str) -> Any:
+    from fxgrad.numpy.missing import missing
+
+    raise missing("fxgrad.numpy", "np", name, _numpy, globals())
+
+
+def __dir__() -> list[str]:
+    return __all__
