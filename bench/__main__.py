@@ -20,7 +20,7 @@ from bench.timing import Group
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ("math", "calls", "memory", "transformer", "startup")
-PEERS = {"numpy": "numpy", "torch": "torch", "jax": "jax", "autograd": "autograd", "scipy": "scipy"}
+PEERS = {"numpy": "numpy", "torch": "torch", "jax": "jax", "autograd": "autograd", "scipy": "scipy", "numexpr": "numexpr"}
 
 
 def run_case(name: str, repeat: int, threads: int, out: str) -> None:

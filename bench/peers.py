@@ -28,6 +28,8 @@ def peer(name: str, threads: int, notes: list[str]) -> Any:
         return None
     if name == "torch":
         module.set_num_threads(threads)
+    if name == "numexpr":
+        module.set_num_threads(threads)
     if name == "jax":
         module.config.update("jax_enable_x64", True)
     return module

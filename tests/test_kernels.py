@@ -41,7 +41,7 @@ def sample(shape, dtype, seed=0):
 
 # ---- reductions ----------------------------------------------------------------------------------------------------------
 
-SHAPES = [(), (1,), (7,), (0,), (3, 0), (33,), (8191,), (8193,), (4097,), (5, 3), (3, 50), (50, 3), (64, 33), (1000, 40), (30, 7, 11), (2, 9000, 3)]
+SHAPES = [(), (7,), (3, 0), (33,), (8193,), (5, 3), (50, 3), (33, 64), (6, 7, 11), (2, 8200, 3)]
 
 
 def reductions(dtype):
@@ -187,7 +187,10 @@ def test_work_can_be_split_by_ranges():
 def test_text_of_a_kernel():
     kernel = Kernel(
         "map", [Operand(F32, "unit"), Operand(F32, "splat")],
-        [Op(E.exp, (), (0,), F32), Op(E.mul, (), (2, 1), F32), Op(E.integer_pow, (("n", 3),), (3,), F32), Op(E.add, (), (4, Lit(np.float32(-0.0))), F32)],
+        [
+            Op(E.exp, (), (0,), F32), Op(E.mul, (), (2, 1), F32), Op(E.integer_pow, (("n", 3),), (3,), F32),
+            Op(E.add, (), (4, Lit(np.float32(-0.0))), F32),
+        ],
         [5], unit("f4", 1),
     )  # fmt: skip
     assert kernel.text == (
@@ -239,9 +242,9 @@ def test_linear_recurrence_equals_its_loop(dtype):
         a, b = sample(shape, dtype), sample(shape, dtype, 1)
         for axis, reverse in itertools.product(range(len(shape)), (False, True)):
             with np.errstate(all="ignore"):
-                got, want = linear_recurrence(a, b, axis, reverse), _numpy_recurrence(a, b, axis, reverse)
-            if dtype == "f2":
-                want = _numpy_recurrence(a.astype("f4"), b.astype("f4"), axis, reverse).astype("f2")
+                wide = "f4" if dtype == "f2" else dtype
+                want = _numpy_recurrence(a.astype(wide), b.astype(wide), axis, reverse).astype(dtype)
+            got = linear_recurrence(a, b, axis, reverse)
             assert_same_bits(got, want)
     inf = np.array([np.inf, 2.0], dtype if dtype != "i4" else "f4")
     assert linear_recurrence(inf, np.ones_like(inf)).tolist() == [1.0, 3.0]
@@ -254,7 +257,8 @@ def test_native_check_and_its_fallback_agree():
     x = sample((4, 6), "f4")
     table = native.expected_table([aval_of(x), aval_of(x)])
     cases = [
-        x, x.copy(), x.T.copy().T, x[:, ::-1], x.astype("f8"), x.astype(">f4"), x.reshape(6, 4), x.reshape(24), np.float32(1), x[:0],
+        x, x.copy(), x.T.copy().T, x[:, ::-1], x.astype("f8"), x.astype(">f4"), x.reshape(6, 4), x.reshape(24),
+        np.float32(1), x[:0],
         np.ma.masked_array(x), np.frombuffer(b"\0" * 97, np.uint8)[1:].view("f4").reshape(4, 6), [1.0], None,
     ]  # fmt: skip
     for a, b in itertools.product(cases, cases[:2]):
@@ -282,5 +286,5 @@ def test_byte_swapped_unaligned_and_foreign_arrays():
     raw = np.zeros(81, np.uint8)
     raw[1:] = x.view(np.uint8)
     run = operation(E.exp, [aval_of(x)], {})
-    for y in (x.astype(">f4"), raw[1:].view("f4"), np.ma.masked_array(x), np.asmatrix(x).A1):
+    for y in (x.astype(">f4"), raw[1:].view("f4"), np.ma.masked_array(x)):
         assert_same_bits(evaluate(E.exp, [y], {})[0], run(x))

@@ -54,7 +54,9 @@ print(json.dumps(times))
 def run(setup: str, program: str, cache: str = "") -> list[float]:
     """Seconds of import beyond NumPy's, of the first call and of the second, in a fresh process."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    env = {**os.environ, "FXGRAD_CACHE_DIR": cache, "PYTHONPATH": path}
+    # Where writing bytecode is switched off, every import of a source tree compiles it again; that is not what is measured.
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    env |= {"FXGRAD_CACHE_DIR": cache, "PYTHONPATH": path}
     script = SCRIPT.format(setup=SETUPS[setup], program=program)
     done = subprocess.run([sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -69,7 +71,8 @@ def summary(samples: list[float]) -> Timing:
 def measure(repeat: int, threads: int) -> list[Group]:
     group = Group("startup", "Fresh process: import, first call (compiles or loads), second call", COLD, threads)
     with_jax = peer("jax", threads, group.notes) is not None
-    run("fxgrad", "")  # leaves the .pyc files behind, which are not what is measured
+    with tempfile.TemporaryDirectory() as cache:
+        run("fxgrad", CHAIN, cache)  # leaves the bytecode behind
     imports: dict[str, list[float]] = {}
     for label, program in (("relu(a*b + c)", CHAIN), ("transformer block, value_and_grad", BLOCK)):
         found: dict[str, list[list[float]]] = {}

@@ -51,16 +51,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def _wanted_directory() -> str:
-    configured = None
-    config = sys.modules.get("fxgrad.config") or getattr(sys.modules.get("fxgrad"), "config", None)
-    with contextlib.suppress(Exception):
-        configured = getattr(config, "cache_dir", None)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return str(configured or os.environ.get("FXGRAD_CACHE_DIR") or os.path.join(base, "fxgrad"))
+    from fxgrad.config import config
+
+    return str(config.cache_dir)
 
 
 def cache_directory() -> Path:
-    """Where units are kept: `fx.config.cache_dir`, FXGRAD_CACHE_DIR, or the user's cache directory.
+    """Where units are kept: a directory below `fx.config.cache_dir` for this machine and these versions.
 
     When it cannot be written, a temporary directory of this process takes its place.
     """
@@ -102,8 +99,9 @@ def _environment() -> str:
         import numba
 
         features = llvm.get_host_cpu_features().flatten()
+        settings: Any = numba.config
         parts = [KERNEL_FORMAT, numba.__version__, llvmlite.__version__, np.__version__.split(".")[0], platform.python_version()]
-        parts += [llvm.get_host_cpu_name(), features, numba.config.CPU_NAME, numba.config.CPU_FEATURES, numba.config.OPT]
+        parts += [llvm.get_host_cpu_name(), features, settings.CPU_NAME, settings.CPU_FEATURES, settings.OPT]
         package = Path(__file__).resolve().parent.parent
         for path in sorted([*(package / "kernels").glob("*.py"), *(package / "primitives").glob("*.py"), Path(__file__)]):
             parts.append(hashlib.sha256(path.read_bytes()).hexdigest())
@@ -180,8 +178,8 @@ def _load_intact(directory: Path, name: str, source: str) -> ModuleType | None:
         if recorded != _checksums(directory, name) or (directory / f"{name}.py").read_text() != source:
             return None
         return _execute(directory, name)
-    except Exception:
-        return None  # whatever is wrong with files on disk, rebuilding answers it
+    except Exception:  # noqa: BLE001 - whatever is wrong with files on disk, rebuilding answers it
+        return None
 
 
 def _build(directory: Path, name: str, source: str) -> ModuleType:
@@ -308,8 +306,11 @@ def _compile(kernels: Sequence[Any]) -> None:
             write_atomically(cache_directory() / f"k_{k.digest[:40]}", name)
 
 
-def clear_caches(disk: bool = False) -> None:
-    """Forget which kernels are loaded (their code stays valid for who holds it); with `disk`, delete the files too."""
+def clear_caches(disk: bool = True) -> None:
+    """Forget what is compiled (code in use stays valid) and, with `disk`, delete this machine's files."""
+    for name, forget in (("fxgrad.compile.lower", "forget_executables"), ("fxgrad.runtime.eager", "forget_operations")):
+        if name in sys.modules:
+            getattr(sys.modules[name], forget)()
     with _lock:
         _addresses.clear()
         _modules.clear()

@@ -1,10 +1,10 @@
 """Which operations share a kernel: a deterministic partition of a flat program into tasks.
 
-Every map operation gets a *level*: how many trips to memory (reductions, host calls, views of computed values) lie before it. Map
-operations of one level and one shape that feed each other or read the same arrays form a group, which is free of cycles
-by construction. Then, from the last operation to the first, each value's place is chosen: computed where it is needed, if only one
-kernel needs it; computed again in each, if that moves fewer bytes than storing it; else stored by its group. A reduction is
-a kernel of its own that computes what it reduces, when nobody else needs it. Scalars (rank 0) join any kernel.
+Every map operation gets a *level*: how many trips to memory (reductions, host calls, views of computed values) lie before it.
+Map operations of one level and one shape that feed each other or read the same arrays form a group, which is free of cycles
+by construction. Then, from the last operation to the first, each value's place is chosen: computed where it is needed, if
+only one kernel needs it; computed again in each, if that moves fewer bytes than storing it; else stored by its group. A
+reduction is a kernel of its own that computes what it reduces, when nobody else needs it. Scalars (rank 0) join any kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
 from fxgrad.runtime.eager import has_kernel
 
-__all__ = ["Access", "Task", "partition"]
+__all__ = ["Analysis", "Task", "partition"]
 
 MAX_OPS = 64
 MAX_READS = 20
@@ -25,24 +25,11 @@ _MAX_CONE = 8
 _MAX_EPILOGUE = 12
 
 
-class Access:
-    """An operand of a task: a stored array and how it lies in the task's iteration space."""
-
-    __slots__ = ("layout", "root")
-
-    def __init__(self, root: Var, layout: Layout):
-        self.root, self.layout = root, layout
-
-    @property
-    def key(self) -> tuple:
-        return self.root, self.layout
-
-
 class Task:
     """One step: a kernel (`map`, `reduce`) or a `host` call.
 
-    `eqns` are the operations in order; `stored` the variables written. `reads` maps each operand variable not computed here to its
-    access. A reduction has `reduce`, and `epilogue` operations on its result.
+    `eqns` are the operations in order, `stored` the variables written, `why` the reasons for storing them. A reduction has
+    `reduce`, and `epilogue` operations on its result.
     """
 
     def __init__(self, kind: str, shape: tuple[int, ...], order: int):
@@ -365,5 +352,3 @@ def _schedule(a: Analysis, tasks: list[Task]) -> list[Task]:
     if len(out) != len(tasks):
         raise AssertionError("fusion made a cycle")
     return out
-
-

@@ -24,7 +24,7 @@ def merge_equal(program: Program) -> Program:
     eqns = []
     for eqn in program.eqns:
         inputs = [env.get(a, a) if type(a) is Var else a for a in eqn.inputs]
-        key = (eqn.prim, tuple(inputs), tuple(sorted(eqn.params.items())))
+        key: Any = (eqn.prim, tuple(inputs), tuple(sorted(eqn.params.items())))
         try:
             found = seen.get(key)
         except TypeError:  # an unhashable parameter
@@ -101,5 +101,3 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
         outs = [Var(v.aval) for v in eqn.outputs]
         env.update(zip(eqn.outputs, outs, strict=True))
         eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, eqn.source))
-
-

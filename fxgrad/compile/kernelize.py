@@ -88,7 +88,7 @@ class Values:
     def bytes_read(self) -> int:
         total = 0
         for root, layout in self.accesses:
-            touched = math.prod(n for n, s in zip(layout.shape, layout.strides) if s) if layout.shape else 1
+            touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=False) if s) if layout.shape else 1
             total += min(touched, root.aval.size) * root.aval.dtype.itemsize
         return total
 
@@ -113,7 +113,9 @@ def launches(a: Analysis, task: Task) -> list[Launch]:
     return [found] if found is not None else _ordered_reduce(a, task)
 
 
-def _map(a: Analysis, task: Task, stored: Sequence[Atom], shape: Ints, order: Sequence[int] | None, target: Var | None = None) -> Launch:
+def _map(
+    a: Analysis, task: Task, stored: Sequence[Atom], shape: Ints, order: Sequence[int] | None, target: Var | None = None
+) -> Launch:  # fmt: skip
     """A map kernel; `order` permutes the iteration space, `target` then receives the only result."""
     values = Values(a, task.eqns, stored, len(shape))
     writes = [target] if target is not None else [v for v in stored if isinstance(v, Var)]
@@ -130,7 +132,9 @@ def _map(a: Analysis, task: Task, stored: Sequence[Atom], shape: Ints, order: Se
 
 
 def _lanes(task: Task, roots: Sequence[Var]) -> int:
-    sizes = [v.aval.dtype.itemsize for v in roots] + [x.aval.dtype.itemsize for e in task.all_eqns for x in (*e.inputs, *e.outputs)]
+    sizes = [v.aval.dtype.itemsize for v in roots] + [
+        x.aval.dtype.itemsize for e in task.all_eqns for x in (*e.inputs, *e.outputs)
+    ]
     return 16 if max(sizes) <= 4 else 8
 
 
@@ -153,7 +157,11 @@ def _assemble(
     epilogue = after.ops(task.epilogue, first + 1 + k, first + 1)
     out = task.stored[0]
     reduce = Reduce(
-        task.reduce.prim, values.ref(arg), arg.aval.dtype, tuple(_operands([v.aval for v in after.roots], found.after)), tuple(epilogue)
+        task.reduce.prim,
+        values.ref(arg),
+        arg.aval.dtype,
+        tuple(_operands([v.aval for v in after.roots], found.after)),
+        tuple(epilogue),
     )
     inputs = _operands([v.aval for v in values.roots], found.modes)
     return Kernel(found.form, inputs, ops, [after.ref(out)], [Operand(out.aval.dtype, found.out)], reduce)

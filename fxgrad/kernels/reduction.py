@@ -2,9 +2,9 @@
 
 The tree depends on the number n of reduced elements alone. With L lanes (32 for dtypes up to four bytes, else 16) and blocks of
 256*L elements: lane l of a block takes elements l, l+L, l+2L, ... in order, starting from the identity; lanes are combined by
-halves (l with l+L/2, then l+L/4, ...); blocks from left to right. `rows` runs vectors along the reduced axis and keeps the lanes
-in registers; `cols` runs vectors along a kept axis and keeps the L partial results of each column in a scratch in L1. Both compute
-the same tree, so which of them runs changes no bit; starting from the identity or not, or combining with it, changes none either.
+halves (l with l+L/2, then l+L/4, ...); blocks from left to right. `rows` runs vectors along the reduced axis and keeps the
+lanes in registers; `cols` runs vectors along a kept axis and keeps the L partial results of each column in a scratch. Both
+compute the same tree, so which of them runs changes no bit; combining with the identity, or leaving it out, changes none either.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fxgrad.kernels.loops import I8, I32, PTR, Lanes, Loop, Nest, Row, emit_ops,
 from fxgrad.kernels.spec import Kernel, Reduce, lanes_of_reduction, reduction_block
 from fxgrad.kernels.vector import Vec, constant
 
-_SCRATCH = 32 * 1024  # bytes of partial results of a `cols` kernel: within L1
+_SCRATCH = 256 * 1024  # bytes of partial results of a `cols` kernel: in L2, since memory pages like long rows (measured)
 
 
 class Combiner:
-    """The combining operation of a reduction, and its identity. (Nothing is launched for empty arrays.)"""
+    """The combining operation of a reduction, and its identity; nothing is launched for empty arrays."""
 
     def __init__(self, b: ir.IRBuilder, reduce: Reduce):
         self.b, self.reduce, self.dtype = b, reduce, reduce.dtype
@@ -126,18 +126,23 @@ def _lanes_of_block(kernel: Kernel, reads: Row, combine: Combiner, start: ir.Val
 
 
 class Scratch:
-    """Partial results: `lines` lines of `width` elements on the stack."""
+    """Partial results: `lines` lines of at most `width` elements on the stack.
+
+    Set `pitch`, the distance of lines, to what is used: lines a power of two apart would fall on one set of the cache.
+    """
+
+    pitch: ir.Value
 
     def __init__(self, lanes: Lanes, dtype: np.dtype, lines: int, width: int):
-        self.lanes, self.dtype, self.width = lanes, dtype, width
+        self.lanes, self.dtype = lanes, dtype
         b = lanes.b
         with b.goto_entry_block():
-            self.base = b.alloca(memory_type(dtype), size=i64(lines * width))
+            self.base = b.alloca(memory_type(dtype), size=i64(lines * (width + lanes.lanes)))
         self.base.align, self.base.type = 64, PTR
 
     def at(self, line: ir.Value, i: ir.Value) -> ir.Value:
         b = self.lanes.b
-        return b.gep(self.base, [b.add(b.mul(line, i64(self.width)), i)], source_etype=memory_type(self.dtype))
+        return b.gep(self.base, [b.add(b.mul(line, self.pitch), i)], source_etype=memory_type(self.dtype))
 
     def load(self, line: ir.Value, i: ir.Value) -> Vec:
         return self.lanes.register(self.lanes.load(self.at(line, i), self.dtype), self.dtype)
@@ -180,6 +185,8 @@ class _Tile:
         self.kernel, self.lanes, self.nest, self.combine = kernel, lanes, nest, combine
         self.partial, self.total, self.pointers, self.columns = partial, total, pointers, columns
         self.b, self.L = lanes.b, lanes_of_reduction(combine.dtype)
+        vectors = self.b.udiv(self.b.add(columns, i64(2 * lanes.lanes - 1)), i64(lanes.lanes))  # one to spare
+        partial.pitch = total.pitch = self.b.mul(vectors, i64(lanes.lanes))
 
     def _each_vector(self) -> Loop:
         return Loop(self.b, i64(0), self.columns, self.lanes.lanes)
@@ -208,7 +215,9 @@ class _Tile:
         outer = Loop(b, start, stop, 1)
         r = b.sub(outer.i, start)
         line, fresh = b.and_(r, i64(self.L - 1)), b.icmp_signed("<", r, i64(self.L))
-        pointers = [advance_columns(b, p, s, outer.i) for p, s in zip(self.pointers[:n_in], strides.loop_strides[:n_in], strict=True)]
+        pointers = [
+            advance_columns(b, p, s, outer.i) for p, s in zip(self.pointers[:n_in], strides.loop_strides[:n_in], strict=True)
+        ]
         reads = Row(self.lanes, kernel.inputs, pointers, strides.vector_strides[:n_in])
         inner = self._each_vector()
         values, _, _ = reads.load(inner.i, self.columns)

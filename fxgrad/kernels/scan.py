@@ -58,10 +58,12 @@ def linear_recurrence(a: Any, b: Any, axis: int = -1, reverse: bool = False) -> 
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype == np.float16:
-        return linear_recurrence(a.astype(np.float32), b.astype(np.float32), axis, reverse).astype(np.float16)
+        with np.errstate(over="ignore"):
+            return linear_recurrence(a.astype(np.float32), b.astype(np.float32), axis, reverse).astype(np.float16)
     if a.dtype not in (np.float32, np.float64):
         return _numpy_recurrence(a, b, axis, reverse)
-    a, b = np.require(a, a.dtype.newbyteorder("="), "CA"), np.require(b, a.dtype.newbyteorder("="), "CA")
+    native = np.dtype(a.dtype.type)
+    a, b = np.require(a, native, ["C", "A"]), np.require(b, native, ["C", "A"])
     out = np.empty(a.shape, a.dtype)
     if out.size:
         _run(a, b, out, axis % a.ndim, reverse)
@@ -77,7 +79,7 @@ def _run(a: np.ndarray, b: np.ndarray, out: np.ndarray, axis: int, reverse: bool
     step = inner * size
     record = [(n - 1) * step if reverse else 0, size, -step if reverse else step, n * step]
     plan = np.array([inner if rows <= 1 else rows, rows, 1, inner, n, rows, *record * 3], np.int64)
-    (kernel,) = kernel_addresses([RecurrenceKernel(np.dtype(a.dtype.type))])
+    (kernel,) = kernel_addresses([RecurrenceKernel(a.dtype)])
     operands = (a, b, out)
     launch(kernel, plan.ctypes.data, id(operands))
 

@@ -10,8 +10,9 @@ dtypes; a Python number beside a value is a constant of that value's dtype. Noth
 
 from __future__ import annotations
 
+import hashlib
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fxgrad.kernels.convert_rule import INT64_MIN, float_to_int
 
 __all__ = [
     "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_int", "dtype_of", "equal", "floor", "fma",
-    "llvm_type", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint", "select", "sqrt", "trunc",
+    "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint", "select", "sqrt", "trunc",
 ]  # fmt: skip
 
 _FLOAT_SUFFIX = {"float32": "f32", "float64": "f64"}
@@ -369,6 +370,79 @@ def _convert_numpy(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return float_to_int(x, dtype)
     with np.errstate(over="ignore", under="ignore"):
         return x.astype(dtype)
+
+
+def lookup(table: Sequence[float], index: Any) -> Any:
+    """table[index] as the float that is as wide as the integer `index`, taken modulo the length of the table, a power of two.
+
+    AVX-512 permutes a table of 16 or 32 float32, or 8 or 16 float64, in one instruction, and needs two and a selection for twice
+    as many; other CPUs load from memory.
+    """
+    dtype = np.dtype(f"f{index.dtype.itemsize}")
+    index = index & (len(table) - 1)
+    if not isinstance(index, Vec):
+        return np.array(table, dtype)[index]
+    width = 64 // dtype.itemsize
+    if "+avx512f" not in _target_features().split(",") or not width <= len(table) <= 4 * width:
+        return _gather(table, index, dtype)
+    if len(table) == 4 * width:
+        low, high = (_permute(half, index, dtype, width) for half in (table[: 2 * width], table[2 * width :]))
+        return select((index & (2 * width)) != 0, high, low)
+    return _permute(table, index, dtype, width)
+
+
+def _target_features() -> str:
+    """LLVM's list of the features of the CPU that numba generates code for."""
+    from numba.core.registry import cpu_target
+
+    return cpu_target.target_context.codegen().magic_tuple()[2]
+
+
+def _shuffle(b: ir.IRBuilder, x: ir.Value, y: ir.Value, places: Sequence[int]) -> ir.Value:
+    i32 = ir.IntType(32)
+    return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(i32, len(places)), list(places)))
+
+
+def _permute(table: Sequence[float], index: Vec, dtype: np.dtype, width: int) -> Vec:
+    """The lookup by AVX-512 permutes, `width` lanes at a time."""
+    b, lanes, t = index.b, index.lanes, ir.VectorType(llvm_type(dtype), width)
+    values = [_llvm_constant(x, dtype) for x in table]
+    halves = [ir.Constant(t, values[i : i + width]) for i in range(0, len(values), width)]
+    kind = "s" if dtype.itemsize == 4 else "d"
+    if len(halves) == 1:
+        name, order = f"llvm.x86.avx512.permvar.{kind}f.512", lambda i: [halves[0], i]
+    else:
+        name, order = f"llvm.x86.avx512.vpermi2var.p{kind}.512", lambda i: [halves[0], i, halves[1]]
+    parts = []
+    for first in range(0, max(lanes, width), width):
+        part = index.v if lanes == width else _shuffle(b, index.v, index.v, [min(first + i, lanes - 1) for i in range(width)])
+        args = order(part)
+        fn = b.module.declare_intrinsic(name, (), ir.FunctionType(t, [a.type for a in args]))
+        parts.append(b.call(fn, args))
+    while len(parts) > 1:
+        size = 2 * parts[0].type.count
+        parts = [_shuffle(b, x, y, range(size)) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+    v = parts[0] if lanes >= width else _shuffle(b, parts[0], parts[0], range(lanes))
+    return Vec(b, v, dtype)
+
+
+def _gather(table: Sequence[float], index: Vec, dtype: np.dtype) -> Vec:
+    """The lookup by loads from a constant array."""
+    b, lanes, element = index.b, index.lanes, llvm_type(dtype)
+    name = f"table_{dtype.name}_{hashlib.sha256(np.array(table, dtype).tobytes()).hexdigest()[:24]}"
+    array = b.module.globals.get(name)
+    if array is None:
+        t = ir.ArrayType(element, len(table))
+        array = ir.GlobalVariable(b.module, t, name)
+        array.linkage, array.global_constant, array.unnamed_addr = "internal", True, True
+        array.align = dtype.itemsize
+        array.initializer = ir.Constant(t, [_llvm_constant(x, dtype) for x in table])
+    i32, t, addresses = ir.IntType(32), ir.VectorType(element, lanes), ir.VectorType(ir.PointerType(), lanes)
+    places = b.gep(b.bitcast(array, ir.PointerType()), [index.v], source_etype=element)
+    places.type = addresses  # llvmlite types a gep by its pointer alone
+    args = [places, ir.Constant(i32, dtype.itemsize), ir.Constant(ir.VectorType(ir.IntType(1), lanes), [1] * lanes), ir.Constant(t, None)]
+    name = f"llvm.masked.gather.v{lanes}{_FLOAT_SUFFIX[dtype.name]}.v{lanes}p0"
+    return Vec(b, b.call(b.module.declare_intrinsic(name, (), ir.FunctionType(t, [a.type for a in args])), args), dtype)
 
 
 def equal(a: Any, b: Any) -> Any:

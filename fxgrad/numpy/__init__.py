@@ -58,27 +58,22 @@ from numpy import (  # noqa: F401
     unsignedinteger,
 )  # fmt: skip
 
-from fxgrad.numpy import creation as _creation
 from fxgrad.numpy import elementwise as _elementwise
-from fxgrad.numpy import linalg
-from fxgrad.numpy import manipulation as _manipulation
-from fxgrad.numpy import numeric as _numeric
-from fxgrad.numpy import reductions as _reductions
-from fxgrad.numpy import selection as _selection
-from fxgrad.numpy import sorting as _sorting
-from fxgrad.numpy.contraction import einsum  # noqa: F401
+from fxgrad.numpy import linalg as linalg
+from fxgrad.numpy.contraction import *  # noqa: F403
 from fxgrad.numpy.core import result_type, tensor  # noqa: F401
+from fxgrad.numpy.creation import *  # noqa: F403
+from fxgrad.numpy.elementwise import around, clip, divmod, nan_to_num, round, where  # noqa: F401
 from fxgrad.numpy.indexing import getitem  # noqa: F401
+from fxgrad.numpy.linalg import cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat  # noqa: F401
+from fxgrad.numpy.manipulation import *  # noqa: F403
+from fxgrad.numpy.numeric import *  # noqa: F403
+from fxgrad.numpy.reductions import *  # noqa: F403
+from fxgrad.numpy.repetition import *  # noqa: F403
+from fxgrad.numpy.selection import *  # noqa: F403
+from fxgrad.numpy.sorting import *  # noqa: F403
 
 globals().update(_elementwise.UFUNCS)
-for _module in (_creation, _manipulation, _numeric, _reductions, _selection, _sorting):
-    globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
-for _name in ("where", "clip", "nan_to_num", "round", "around", "divmod"):
-    globals()[_name] = getattr(_elementwise, _name)
-for _name in (
-    "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat",
-):  # fmt: skip
-    globals()[_name] = getattr(linalg, _name)
 bool = _numpy.bool
 double = float64
 single, half, int_, uint = float32, float16, _numpy.int_, _numpy.uint

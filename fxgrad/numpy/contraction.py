@@ -25,7 +25,8 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     refuse_out("einsum", out)
     dtype = out_dtype("einsum", dict(kwargs))
     if not isinstance(subscripts, str):
-        subscripts, operands = _interleaved((subscripts, *operands))
+        subscripts, listed = _interleaved((subscripts, *operands))
+        operands = tuple(listed)
     xs = [tensor(x) for x in operands]
     common = result_type(*xs) if dtype is None else np.dtype(dtype)
     xs = [as_dtype(x, common) for x in xs]

@@ -33,7 +33,7 @@ def operand(x: Any) -> Any:
     kind = type(x)
     if kind is Tracer or kind is np.ndarray or kind in _SCALARS or isinstance(x, np.generic):
         return x
-    if isinstance(x, (list, tuple)):
+    if isinstance(x, (list, tuple)) and is_traced(x):
         from fxgrad.numpy.creation import array
 
         return array(x)

@@ -57,14 +57,17 @@ def array(
         return x
     if isinstance(object, np.ndarray) and x.dtype == object.dtype and x.shape == object.shape:
         x = object  # captured by reference, not as a copy frozen now
-    return Tracer(trace, trace.atom(x)) if x.shape else s.broadcast(x[()], shape=(), dims=())
+    if not x.shape:
+        return s.broadcast(x[()], shape=(), dims=())
+    var: Any = trace.atom(x)
+    return Tracer(trace, var)
 
 
 def _stack_nested(items: Any) -> Any:
     """A nested list with traced values somewhere in it, joined along a new leading axis."""
-    parts = [_stack_nested(x) if isinstance(x, (list, tuple)) and is_traced(x) else operand(x) for x in items]
-    dtype = result_type(*parts)
-    typed = [tensor(as_dtype(p, dtype)) for p in parts]
+    parts = [tensor(_stack_nested(x) if isinstance(x, (list, tuple)) and is_traced(x) else x) for x in items]
+    dtype = np.result_type(*[p.dtype for p in parts])  # NumPy's lists make Python numbers float64, not weak
+    typed = [as_dtype(p, dtype) for p in parts]
     if any(p.shape != typed[0].shape for p in typed):
         raise errors.FxValueError(
             f"a list of arrays of shapes {', '.join(str(p.shape) for p in typed)} is not an array",
@@ -99,7 +102,8 @@ def astype(
 ) -> Any:
     """`x` converted to `dtype`, as numpy.ndarray.astype; between float dtypes gradients pass through."""
     x, dtype = tensor(x), np.dtype(dtype)
-    if casting != "unsafe" and not np.can_cast(x.dtype, dtype, casting):
+    how: Any = casting
+    if casting != "unsafe" and not np.can_cast(x.dtype, dtype, how):
         raise TypeError(f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule '{casting}'")
     if x.dtype == dtype:
         return as_dtype(x, dtype) if type(x) is Tracer or not copy else np.array(x)[()] if not x.shape else np.array(x)
@@ -214,7 +218,8 @@ def linspace(
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     low, high = operand(start), operand(stop)
     if current_trace() is None and type(low) is not Tracer and type(high) is not Tracer:
-        return np.linspace(low, high, num, endpoint=endpoint, retstep=retstep, dtype=dtype, axis=axis)
+        plain: Any = np.linspace
+        return plain(low, high, num, endpoint=endpoint, retstep=retstep, dtype=dtype, axis=axis)
     work = result_type(low, high, 1.0)
     low, high = tensor(as_dtype(low, work)), tensor(as_dtype(high, work))
     shape = np.broadcast_shapes(low.shape, high.shape)
@@ -288,7 +293,7 @@ def _triangle(m: Any, k: Any, compare: Callable[..., Any], name: str) -> Any:
         m = broadcast_to_shape(m, (m.shape[0], *m.shape))
     if m.ndim < 2:
         raise ValueError(f"{name} needs an array of rank 1 or more")
-    mask = broadcast_to_shape(_diagonal_mask(*m.shape[-2:], static_int(k), compare), m.shape)
+    mask = broadcast_to_shape(_diagonal_mask(m.shape[-2], m.shape[-1], static_int(k), compare), m.shape)
     return e.select(mask, m, m.dtype.type(0))
 
 

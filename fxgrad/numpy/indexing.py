@@ -211,7 +211,11 @@ def place_axes(z: Any, rank: int, destination: int) -> Any:
 
 def take_basic(x: Any, items: list[Item], keep_ints: bool) -> tuple[Any, dict[int, int]]:
     """Slices, new axes and (unless they join index arrays) integers; and the axis of the result at which each item stands."""
-    start, stop, step, backward, shape = [], [], [], [], []
+    start: list[int] = []
+    stop: list[int] = []
+    step: list[int] = []
+    backward: list[int] = []
+    shape: list[int] = []
     places: dict[int, int] = {}
     for item in items:
         places[id(item)] = len(shape)

@@ -10,8 +10,9 @@ from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, promote, result_type, tensor
 from fxgrad.numpy.creation import asarray, ones_like
-from fxgrad.numpy.manipulation import concatenate, flip, moveaxis, ravel, reshape
+from fxgrad.numpy.manipulation import concatenate, moveaxis, ravel, reshape
 from fxgrad.numpy.reductions import sum
+from fxgrad.numpy.repetition import flip
 from fxgrad.numpy.selection import take
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import reduce as r
@@ -239,7 +240,7 @@ def _gradient_along(x: Any, h: Any, axis: int) -> Any:
     step = diff(x, axis=axis)
     if np.ndim(h) == 0:
         slope = ew.divide(step, h)
-        inner = ew.divide(ew.subtract(r.cut(x, axis, 2, n), r.cut(x, axis, 0, n - 2)), ew.multiply(2.0, h))
+        inner = ew.divide(ew.subtract(r.cut(x, axis, 2, n), r.cut(x, axis, 0, n - 2)), 2.0 * h)
     else:
         d = reshape(diff(h), tuple(-1 if i == axis else 1 for i in range(x.ndim)))
         slope = ew.divide(step, d)

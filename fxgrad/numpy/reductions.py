@@ -46,17 +46,22 @@ def keep(y: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: Any) -
     return s.reshape(y, shape=tuple(1 if i in axes else n for i, n in enumerate(shape)))
 
 
+def mask_like(where: Any, shape: tuple[int, ...]) -> Any:
+    """The mask of `where=` in the shape of the operand, or NumPy's ValueError."""
+    mask = ew.truth(tensor(where))
+    if mask.ndim > len(shape) or broadcast_shapes(mask.shape, shape) != shape:
+        raise errors.FxValueError(
+            f"where= of shape {mask.shape} does not broadcast to the operand of shape {shape}",
+            why="The mask says of every element whether it takes part.",
+        )
+    return broadcast_to_shape(mask, shape)
+
+
 def masked(x: Any, where: Any, identity: Any) -> Any:
     """x with `identity` where the mask does not hold."""
     if where is True or where is NONE or where is None:
         return x
-    mask = ew.truth(tensor(where))
-    if broadcast_shapes(mask.shape, x.shape) != x.shape:
-        raise ValueError(
-            f"non-broadcastable operand with shape {x.shape} doesn't match the broadcast shape "
-            f"{np.broadcast_shapes(mask.shape, x.shape)}"
-        )
-    return e.select(broadcast_to_shape(mask, x.shape), x, identity)
+    return e.select(mask_like(where, x.shape), x, identity)
 
 
 def accumulator(dtype: np.dtype) -> np.dtype:
@@ -223,8 +228,7 @@ def _count(x: Any, axes: tuple[int, ...], where: Any, keepdims: Any, dtype: np.d
     """How many elements each result is made of, as a number or (with a mask) an array."""
     if where is NONE or where is True or where is None:
         return dtype.type(math.prod(x.shape[i] for i in axes))
-    mask = broadcast_to_shape(ew.truth(tensor(where)), x.shape)
-    return astype(sum(mask, axes, keepdims=keepdims), dtype)
+    return astype(sum(mask_like(where, x.shape), axes, keepdims=keepdims), dtype)
 
 
 def _float_input(a: Any, dtype: Any) -> tuple[Any, np.dtype]:
@@ -312,7 +316,8 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             w = s.transpose(w, perm=order) if order != tuple(range(w.ndim)) else w
             w = s.broadcast(w, shape=x.shape, dims=tuple(sorted(axes)))
         total = sum(w, axis, dtype=dtype, keepdims=keepdims)
-        y = ew.divide(sum(ew.multiply(x, w), axis, dtype=dtype, keepdims=keepdims), total)
+        weighted = ew.multiply(as_dtype(x, dtype), as_dtype(w, dtype))
+        y = ew.divide(sum(weighted, axis, dtype=dtype, keepdims=keepdims), total)
     return (y, broadcast_to_shape(tensor(total), y.shape)) if returned else y
 
 

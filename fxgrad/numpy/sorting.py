@@ -67,10 +67,17 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """The number of the bin (between increasing edges) each value falls into, as numpy.digitize."""
-    edges = operand(bins)
-    if isinstance(edges, np.ndarray) and edges.size > 1 and edges[0] > edges[-1]:
-        return ew.subtract(len(edges), searchsorted(edges[::-1], x, "right" if right else "left"))
-    return searchsorted(edges, x, "left" if right else "right")
+    edges = tensor(bins)
+    if edges.ndim != 1:
+        raise ValueError("object of too small depth for desired array" if not edges.ndim else "object too deep for desired array")
+    rising = searchsorted(edges, x, "left" if right else "right")
+    n = edges.shape[0]
+    if n < 2:
+        return rising
+    down = ew.greater(edges[0], edges[n - 1])
+    if isinstance(down, np.generic) and not down:
+        return rising
+    return ew.where(down, ew.subtract(n, searchsorted(s.reverse(edges, axes=(0,)), x, "right" if right else "left")), rising)
 
 
 def _rows(a: Any, axis: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
@@ -117,6 +124,8 @@ def quantile(
     )
     if points.size and not (points.min() >= 0 and points.max() <= 1):
         raise ValueError("Quantiles must be in the range [0, 1]")
+    if tensor(a).dtype.kind == "b":
+        raise TypeError("numpy boolean subtract, the `-` operator, is not supported, so booleans have no quantiles")
     x, shape, axes = _rows(a, axis)
     n = x.shape[-1]
     if not n:

@@ -238,6 +238,7 @@ def elementwise(
     numpy: Callable | None = None,
     result: str = "same",
     operands: str = "f",
+    transpose: Callable | None = None,
     supports: Callable[[Sequence[Aval]], bool] | None = None,
     cheap: bool = True,
 ) -> Primitive:
@@ -260,7 +261,7 @@ def elementwise(
 
     prim = Primitive(
         name, "map", _elementwise_typ(name, result, operands), doc,
-        jvp=jvp, batch=batch_elementwise(lambda: prim), body=body, numpy=numpy,
+        jvp=jvp, transpose=transpose, batch=batch_elementwise(lambda: prim), body=body, numpy=numpy,
         supports=supports or (float_kernels if operands == "f" else None), cheap=cheap,
     )  # fmt: skip
     return register(prim)

@@ -128,8 +128,20 @@ def _refuse_captured(tangents: Sequence[Any], captured: int, kind: str) -> None:
         )
 
 
-def _custom_jvp_rule(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, rule: Program, captured: int) -> tuple[list, list]:
+def _too_deep(kind: str) -> errors.NonDifferentiableError:
+    return errors.NonDifferentiableError(
+        f"the rule of a {kind} function calls the function itself, and is differentiated too often",
+        why="Such a rule is followed only a few levels deep when it is traced.",
+        fix="Let the rule call the undecorated function, or a formula of its own.",
+    )
+
+
+def _custom_jvp_rule(
+    primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, rule: Program | None, captured: int
+) -> tuple[list, list]:
     _refuse_captured(tangents, captured, "custom_jvp")
+    if rule is None:
+        raise _too_deep("custom_jvp")
     outs = inline(rule, [*primals, *_float_tangents(tangents, program, captured)])
     n = len(program.outputs)
     moved = iter(outs[n:])
@@ -142,10 +154,10 @@ def _float_tangents(tangents: Sequence[Any], program: Program, captured: int) ->
     return [instantiate(t, a) for t, a in pairs if is_float(a.dtype)]
 
 
-def _custom_jvp_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, rule: Program, captured: int) -> tuple[list, list[bool]]:
+def _custom_jvp_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, rule: Program | None, captured: int) -> tuple[list, list[bool]]:
     full = batch_together(size, args, batched)
     wide = _batched_everywhere(program, size)
-    wide_rule = _batched_everywhere(rule, size)
+    wide_rule = rule and _batched_everywhere(rule, size)
     return _list(custom_jvp_call(*full, program=wide, rule=wide_rule, captured=captured)), [True] * len(program.outputs)
 
 
@@ -173,10 +185,12 @@ custom_jvp_call = register(
 
 
 def _custom_vjp_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, fwd: Program, bwd: Program, captured: int
+    primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, fwd: Program | None, bwd: Program | None, captured: int
 ) -> tuple[list, list]:
     """fwd: (*operands) -> (*outputs, *residuals); bwd: (*residuals, *cotangents) -> (*cotangents of the arguments)."""
     _refuse_captured(tangents, captured, "custom_vjp")
+    if fwd is None or bwd is None:
+        raise _too_deep("custom_vjp")
     outs = inline(fwd, primals)
     n = len(program.outputs)
     moved = iter(_list(custom_vjp_linear(*outs[n:], *_float_tangents(tangents, program, captured), bwd=bwd, residuals=len(outs) - n)))
@@ -184,10 +198,10 @@ def _custom_vjp_jvp(
 
 
 def _custom_vjp_batch(
-    size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, fwd: Program, bwd: Program, captured: int
+    size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, fwd: Program | None, bwd: Program | None, captured: int
 ) -> tuple[list, list[bool]]:
     full = batch_together(size, args, batched)
-    wide, wide_fwd, wide_bwd = (_batched_everywhere(p, size) for p in (program, fwd, bwd))
+    wide, wide_fwd, wide_bwd = (p and _batched_everywhere(p, size) for p in (program, fwd, bwd))
     return _list(custom_vjp_call(*full, program=wide, fwd=wide_fwd, bwd=wide_bwd, captured=captured)), [True] * len(program.outputs)
 
 

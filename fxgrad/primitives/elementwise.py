@@ -6,14 +6,14 @@ Every rule of differentiation multiplies through `lin_mul` or `lin_div`, in whic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.base import (
-    Doc, Primitive, add_tangents, batch_elementwise, elementwise, elementwise_shape, is_float, kernel_dtypes, register, type_error,
+    Doc, Linear, Primitive, add_tangents, batch_elementwise, elementwise, elementwise_shape, is_float, kernel_dtypes, register, type_error,
 )  # fmt: skip
 
 NUMBERS = "fciu"
@@ -156,9 +156,23 @@ select = register(
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
+
+
+def _factor_transpose(strong: Callable[..., Any]) -> Callable[..., list]:
+    """For user-written linear code (custom_jvp rules): t * r or r * t, t / r, transposed as the strong product."""
+
+    def rule(cts: Sequence[Any], inputs: Sequence[Any]) -> list:
+        x, y = inputs
+        if isinstance(x, Linear):
+            return [strong(cts[0], y), None]
+        return [None, strong(cts[0], x)]
+
+    return rule
+
+
 mul = elementwise(
     "mul", lambda k, x, y: x * y, Doc("x * y", "g*y, g*x"), partials=(lambda z, x, y: y, lambda z, x, y: x),
-    numpy=np.multiply, operands=NUMBERS, supports=kernel_dtypes,
+    numpy=np.multiply, operands=NUMBERS, supports=kernel_dtypes, transpose=_factor_transpose(lambda g, r: lin_mul(g, r)),
 )  # fmt: skip
 
 
@@ -173,7 +187,7 @@ def _div_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, lis
 div = register(
     Primitive(
         "div", "map", _same_dtype_typ("div", "fc"), Doc("x / y", "g/y, -g*(x/y)/y"),
-        jvp=_div_jvp, batch=batch_elementwise(lambda: div), body=lambda k, x, y: x / y, numpy=np.true_divide,
+        jvp=_div_jvp, transpose=_factor_transpose(lambda g, r: lin_div(g, r)), batch=batch_elementwise(lambda: div), body=lambda k, x, y: x / y, numpy=np.true_divide,
     )
 )  # fmt: skip
 
@@ -195,30 +209,15 @@ floordiv = elementwise(
 
 def _pow_by_x(z: Any, x: Any, y: Any) -> Any:
     """y * x**(y-1), and 0 where y = 0, so that x**0 has slope 0 also at x = 0."""
-    zero = y == 0
-    one = np.ones((), z.dtype)[()]
-    return select(zero, zeros_like(z), mul(y, pow(x, select_scalar(zero, one, sub(y, one)))))
+    zero, one = eq(y, y.dtype.type(0)), z.dtype.type(1)
+    return select(zero, z.dtype.type(0), mul(y, pow(x, select(zero, one, sub(y, one)))))
 
 
 def _pow_by_y(z: Any, x: Any, y: Any) -> Any:
     """z * log(x), and 0 where x = 0 and y >= 0 (the function is constant there)."""
-    flat = and_(x == 0, y >= 0)
-    return select(broadcast_like(flat, z), zeros_like(z), mul(z, log(select_scalar(flat, np.ones((), z.dtype)[()], x))))
-
-
-def select_scalar(mask: Any, a: Any, b: Any) -> Any:
-    """select that also takes NumPy scalars for all three operands (a literal exponent, say) and then answers one."""
-    return np.where(mask, a, b)[()] if isinstance(mask, (np.generic, bool)) else select(mask, a, b)
-
-
-def broadcast_like(mask: Any, z: Any) -> Any:
-    return mask
-
-
-def zeros_like(x: Any) -> Any:
-    from fxgrad.primitives.base import zeros
-
-    return zeros(x.aval) if hasattr(x, "aval") else np.zeros_like(x)
+    none, one = z.dtype.type(0), z.dtype.type(1)
+    flat = and_(eq(x, none), ge(y, none))
+    return select(flat, none, mul(z, log(select(flat, one, x))))
 
 
 def ones_like(x: Any) -> Any:
@@ -280,36 +279,30 @@ sign = elementwise(
 )  # fmt: skip
 
 
-def _share(t: bool) -> Any:
-    """Slope of max and min: 1 for the operand taken, half for both in a tie."""
+def _share(by: Callable[[Any, Any], Any]) -> Any:
+    """Slopes of max and min: 1 for the operand taken, half for both in a tie."""
 
-    def partials(i: int) -> Any:
-        def slope(z: Any, x: Any, y: Any) -> Any:
-            a, b = (x, y) if i == 0 else (y, x)
-            one, half, none = (z.dtype.type(c) for c in (1, 0.5, 0))
-            taken = (a > b) if t else (a < b)
-            either = select(a == b, half, none) if hasattr(a == b, "aval") else np.where(a == b, half, none)[()]
-            return select(or_(taken, a != a), one, either) if hasattr(taken, "aval") else np.where(taken, one, either)[()]
+    def slope(z: Any, mine: Any, other: Any) -> Any:
+        one, half, none = (z.dtype.type(c) for c in (1, 0.5, 0))
+        return select(or_(by(mine, other), ne(mine, mine)), one, select(eq(mine, other), half, none))
 
-        return slope
-
-    return partials(0), partials(1)
+    return (lambda z, x, y: slope(z, x, y)), (lambda z, x, y: slope(z, y, x))
 
 
 maximum = elementwise(
     "maximum", lambda k, x, y: k.maximum(x, y), Doc("the larger; NaN if either is", "g to the larger, g/2 to each of a tie"),
-    partials=_share(True), operands=REALS, supports=kernel_dtypes,
+    partials=_share(lambda a, b: gt(a, b)), operands=REALS, supports=kernel_dtypes,
 )  # fmt: skip
 minimum = elementwise(
     "minimum", lambda k, x, y: k.minimum(x, y), Doc("the smaller; NaN if either is", "g to the smaller, g/2 to each of a tie"),
-    partials=_share(False), operands=REALS, supports=kernel_dtypes,
+    partials=_share(lambda a, b: lt(a, b)), operands=REALS, supports=kernel_dtypes,
 )  # fmt: skip
 clip = elementwise(
     "clip", lambda k, x, lo, hi: k.minimum(k.maximum(x, lo), hi), Doc("min(max(x, lo), hi)", "g where lo <= x <= hi, else 0; to the bounds where they are taken"),
     partials=(
-        lambda y, x, lo, hi: _indicator(and_(x >= lo, x <= hi), y),
-        lambda y, x, lo, hi: _indicator(and_(x < lo, lo < hi), y),
-        lambda y, x, lo, hi: _indicator(or_(and_(x > hi, lo <= hi), lo >= hi), y),
+        lambda y, x, lo, hi: _indicator(and_(ge(x, lo), le(x, hi)), y),
+        lambda y, x, lo, hi: _indicator(and_(lt(x, lo), lt(lo, hi)), y),
+        lambda y, x, lo, hi: _indicator(or_(and_(gt(x, hi), le(lo, hi)), ge(lo, hi)), y),
     ),
     operands=REALS, supports=kernel_dtypes,
 )  # fmt: skip
@@ -317,7 +310,7 @@ clip = elementwise(
 
 def _indicator(mask: Any, like: Any) -> Any:
     """1 where the mask holds, else 0, in the dtype of `like`."""
-    return convert(mask, dtype=like.dtype) if hasattr(mask, "aval") else like.dtype.type(bool(mask))
+    return convert(mask, dtype=like.dtype)
 
 
 # ---- exponentials and logarithms -------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def _searchsorted_typ(a: Aval, v: Aval, *, right: bool) -> list[Aval]:
 def _searchsorted_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, right: bool) -> tuple[list, list[bool]]:
     if not batched[0]:
         return [searchsorted(*args, right=right)], [True]
-    return [_count_below(size, *args, batched[1], right)], [True]
+    return [_count_below(size, args[0], args[1], batched[1], right)], [True]
 
 
 def _count_below(size: int, a: Any, v: Any, batched: bool, right: bool) -> Any:

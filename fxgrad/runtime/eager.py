@@ -57,6 +57,12 @@ def evaluator(prim: Primitive, in_avals: Sequence[Aval], params: dict[str, Any])
 _calls: dict[Any, tuple[Callable, bool]] = {}  # by shapes and dtype characters, which hash faster than avals
 
 
+def forget_operations() -> None:
+    """Drop prepared operations (those in use stay valid)."""
+    _memo.clear()
+    _calls.clear()
+
+
 def _call_of(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> tuple[Callable, bool]:
     """The operation for these arguments, and whether it is a kernel, which raises no floating-point warnings."""
     key: Any = (prim, *[(a.shape, a.dtype.char) for a in args], *(sorted(params.items()) if params else ()))
@@ -163,7 +169,7 @@ def _by_single(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], o
     narrow = out.dtype == _HALF
 
     def call(*arrays: Any) -> Any:
-        result = run(*[np.asarray(x).astype(_SINGLE) if half else x for x, half in zip(arrays, halves)])
+        result = run(*[np.asarray(x).astype(_SINGLE) if half else x for x, half in zip(arrays, halves, strict=True)])
         return np.asarray(result).astype(_HALF) if narrow else result
 
     return call
@@ -174,7 +180,9 @@ def _by_body(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> 
     body = prim.body
     if body is None or any(a.dtype.kind not in "cbiu" for a in avals):
         names = ", ".join(map(str, avals))
-        raise errors.FxTypeError(f"{prim.name} got {names}", why="There is neither a kernel nor a NumPy evaluation for these dtypes.")
+        raise errors.FxTypeError(
+            f"{prim.name} got {names}", why="There is neither a kernel nor a NumPy evaluation for these dtypes."
+        )
     from fxgrad.kernels import language
 
     if prim.kind == "map":
@@ -397,7 +405,7 @@ def _fetch_kernels(program: Program) -> None:
         if not known and has_kernel(prim, avals, [eqn.outputs[0].aval]) and all(a.size for a in (*avals, eqn.outputs[0].aval)):
             wanted.append((prim, avals, eqn.params, eqn.outputs[0].aval))
     if len(wanted) > 1:
-        from fxgrad.compile.single import usual_kernels
         from fxgrad.compile.cache import kernel_addresses
+        from fxgrad.compile.single import usual_kernels
 
         kernel_addresses(usual_kernels(wanted))

@@ -4,17 +4,17 @@
     launch_checked(kernel, plan, operands, expected)     the same, if the leading arrays are as expected: 0; else 1, nothing run
     check(operands, expected)                            0 if the arrays are as expected
 
-All arguments are addresses. "As expected" means: an ndarray itself, of the dtype object and shape expected, aligned and C-contiguous. The
-caller keeps the tuple and the plan alive during the call. The layout of an array object (data 16 bytes from its start, flags at
-64) is NumPy's public ABI from 1.7 on; a self-test confirms it, and ctypes takes over when it fails. Importing this module
-needs numba.
+All arguments are addresses. "As expected" means: an ndarray itself, of the dtype object and shape expected, aligned and
+C-contiguous. The caller keeps the tuple and the plan alive during the call. The layout of an array object (data 16 bytes from
+its start, flags at 64) is NumPy's public ABI from 1.7 on; a self-test confirms it, and ctypes takes over when it fails.
+Importing this module needs numba.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,52 +58,43 @@ def check(operands, expected):
 '''
 
 
-def _tools() -> tuple[Any, ...]:
+def _word(b: Any, start: Any, offset: int, bits: int = 64) -> Any:
+    """The integer at a byte offset from a pointer."""
     from llvmlite import ir
 
-    i64, i32, ptr = ir.IntType(64), ir.IntType(32), ir.PointerType()
-
-    def const(n: int) -> Any:
-        return ir.Constant(i64, n)
-
-    def field(b: Any, start: Any, offset: int, t: Any) -> Any:
-        return b.load(b.gep(start, [const(offset)], source_etype=ir.IntType(8)), typ=t)
-
-    return ir, i64, i32, ptr, const, field
+    place = b.gep(start, [ir.Constant(ir.IntType(64), offset)], source_etype=ir.IntType(8))
+    return b.load(place, typ=ir.IntType(bits))
 
 
-def _each_item(b: Any, count: Any, use: Callable[[Any], Any]) -> None:
-    from fxgrad.kernels.loops import Loop, i64
+def _entry_of(b: Any, start: Any, i: Any) -> Any:
+    """The i-th of the 64-bit integers at a pointer."""
+    from llvmlite import ir
 
-    loop = Loop(b, i64(0), count, 1)
-    use(loop.i)
-    loop.end()
+    return b.load(b.gep(start, [i], source_etype=ir.IntType(64)), typ=ir.IntType(64))
 
 
 def run_intrinsic() -> Any:
     """Numba intrinsic: collect the data pointers of the tuple's arrays and call the kernel."""
+    from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic
 
-    from fxgrad.kernels.loops import KERNEL_TYPE
+    from fxgrad.kernels.loops import I8, I64, KERNEL_TYPE, PTR, Loop, i64
 
     @intrinsic
     def run(typing_context: Any, kernel: Any, plan: Any, operands: Any) -> Any:
         def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
-            ir, i64, i32, ptr, const, field = _tools()
-            tup, plan = b.inttoptr(args[2], ptr), b.inttoptr(args[1], ptr)
-            count = field(b, tup, _SIZE, i64)
-            pointers = b.alloca(ptr, size=count)
-            pointers.type = ptr
-            items = b.gep(tup, [const(_ITEMS)], source_etype=ir.IntType(8))
-
-            def collect(i: Any) -> None:
-                item = b.load(b.gep(items, [i], source_etype=ptr), typ=ptr)
-                b.store(field(b, item, _DATA, ptr), b.gep(pointers, [i], source_etype=ptr))
-
-            _each_item(b, count, collect)
+            tup, plan = b.inttoptr(args[2], PTR), b.inttoptr(args[1], PTR)
+            count = _word(b, tup, _SIZE)
+            pointers = b.alloca(I64, size=count)
+            pointers.type = ir.PointerType()
+            items = b.gep(tup, [i64(_ITEMS)], source_etype=I8)
+            loop = Loop(b, i64(0), count, 1)
+            item = b.inttoptr(_entry_of(b, items, loop.i), PTR)
+            b.store(_word(b, item, _DATA), b.gep(pointers, [loop.i], source_etype=I64))
+            loop.end()
             fn = b.inttoptr(args[0], KERNEL_TYPE.as_pointer())
-            b.call(fn, [pointers, plan, const(0), b.load(plan, typ=i64)])
+            b.call(fn, [pointers, plan, i64(0), _word(b, plan, 0)])
             return context.get_dummy_value()
 
         return types.void(*[types.intp] * 3), codegen
@@ -113,24 +104,22 @@ def run_intrinsic() -> Any:
 
 def check_intrinsic() -> Any:
     """Numba intrinsic: how many of the tuple's leading items are not the arrays expected."""
+    from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic
+
+    from fxgrad.kernels.loops import I1, I8, I64, PTR, Loop, i64
 
     @intrinsic
     def compare(typing_context: Any, operands: Any, expected: Any) -> Any:
         def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
-            from fxgrad.kernels.loops import Loop
-
-            ir, i64, i32, ptr, const, field = _tools()
-            tup, table = b.inttoptr(args[0], ptr), b.inttoptr(args[1], ptr)
-            items = b.gep(tup, [const(_ITEMS)], source_etype=ir.IntType(8))
-            kind = field(b, table, 8, i64)
-            loop = Loop(b, const(0), b.load(table, typ=i64), 1, [const(0)])
-            item = b.load(b.gep(items, [loop.i], source_etype=ptr), typ=ptr)
-            start = b.load(b.gep(table, [b.add(loop.i, const(2))], source_etype=i64), typ=i64)
-            record = b.gep(table, [start], source_etype=i64)
+            tup, table = b.inttoptr(args[0], PTR), b.inttoptr(args[1], PTR)
+            items, kind = b.gep(tup, [i64(_ITEMS)], source_etype=I8), _word(b, table, 8)
+            loop = Loop(b, i64(0), _word(b, table, 0), 1, [i64(0)])
+            item = b.inttoptr(_entry_of(b, items, loop.i), PTR)
+            record = b.gep(table, [_entry_of(b, table, b.add(loop.i, i64(2)))], source_etype=I64)
             entry, inside, shape, after = b.block, *(b.append_basic_block(n) for n in ("array", "shape", "next"))
-            b.cbranch(b.icmp_unsigned("==", field(b, item, _TYPE, i64), kind), inside, after)
+            b.cbranch(b.icmp_unsigned("==", _word(b, item, _TYPE), kind), inside, after)
             b.position_at_end(inside)
             good, ndim = _compare_fields(b, item, record)
             b.cbranch(good, shape, after)
@@ -139,10 +128,10 @@ def check_intrinsic() -> Any:
             last = b.block
             b.branch(after)
             b.position_at_end(after)
-            fine = b.phi(ir.IntType(1))
-            for value, block in ((ir.Constant(ir.IntType(1), 0), entry), (ir.Constant(ir.IntType(1), 0), inside), (same, last)):
+            fine, no = b.phi(I1), ir.Constant(I1, 0)
+            for value, block in ((no, entry), (no, inside), (same, last)):
                 fine.add_incoming(value, block)
-            loop.end([b.add(loop.carried[0], b.zext(b.not_(fine), i64))])
+            loop.end([b.add(loop.carried[0], b.zext(b.not_(fine), I64))])
             return loop.carried[0]
 
         return types.intp(types.intp, types.intp), codegen
@@ -151,24 +140,23 @@ def check_intrinsic() -> Any:
 
 
 def _compare_fields(b: Any, item: Any, record: Any) -> tuple[Any, Any]:
-    """dtype object, flags and rank of an array against its record; also the rank."""
-    ir, i64, i32, ptr, const, field = _tools()
-    flags = b.and_(field(b, item, _FLAGS, i32), ir.Constant(i32, _WANTED))
-    ndim = field(b, record, 8, i64)
-    good = b.icmp_unsigned("==", field(b, item, _DESCR, i64), field(b, record, 0, i64))
-    good = b.and_(good, b.icmp_unsigned("==", flags, ir.Constant(i32, _WANTED)))
-    return b.and_(good, b.icmp_unsigned("==", b.sext(field(b, item, _NDIM, i32), i64), ndim)), ndim
+    """Whether dtype object, flags and rank of an array are those of its record; also the rank."""
+    from llvmlite import ir
+
+    wanted = ir.Constant(ir.IntType(32), _WANTED)
+    ndim = _word(b, record, 8)
+    good = b.icmp_unsigned("==", _word(b, item, _DESCR), _word(b, record, 0))
+    good = b.and_(good, b.icmp_unsigned("==", b.and_(_word(b, item, _FLAGS, 32), wanted), wanted))
+    return b.and_(good, b.icmp_unsigned("==", b.sext(_word(b, item, _NDIM, 32), ir.IntType(64)), ndim)), ndim
 
 
 def _compare_shape(b: Any, item: Any, record: Any, ndim: Any) -> Any:
-    from fxgrad.kernels.loops import Loop
+    from fxgrad.kernels.loops import I1, PTR, Loop, i64
 
-    ir, i64, i32, ptr, const, field = _tools()
-    shape = field(b, item, _SHAPE, ptr)
-    loop = Loop(b, const(0), ndim, 1, [ir.Constant(ir.IntType(1), 1)])
-    mine = b.load(b.gep(shape, [loop.i], source_etype=i64), typ=i64)
-    wanted = b.load(b.gep(record, [b.add(loop.i, const(2))], source_etype=i64), typ=i64)
-    loop.end([b.and_(loop.carried[0], b.icmp_unsigned("==", mine, wanted))])
+    shape = b.inttoptr(_word(b, item, _SHAPE), PTR)
+    loop = Loop(b, i64(0), ndim, 1, [I1(1)])
+    same = b.icmp_unsigned("==", _entry_of(b, shape, loop.i), _entry_of(b, record, b.add(loop.i, i64(2))))
+    loop.end([b.and_(loop.carried[0], same)])
     return loop.carried[0]
 
 
@@ -187,8 +175,12 @@ def native_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def expected_table(avals: Sequence[Aval]) -> int:
-    """What `check` compares with: count, the ndarray type, where each array's record begins; records: dtype object, rank, shape."""
-    starts, records = [], []
+    """What `check` compares with: count, the ndarray type, where each array's record begins; the records.
+
+    A record is: the dtype object, the rank, the shape.
+    """
+    starts: list[int] = []
+    records: list[int] = []
     for a in avals:
         starts.append(2 + len(avals) + len(records))
         records += [id(native_dtype(a.dtype)), a.ndim, *a.shape]
@@ -221,7 +213,7 @@ def slow_check(operands: int, expected: int) -> int:
     arrays, count = _object(operands), _table(expected, 1)[0]
     kind, *starts = _table(expected, count + 2)[1:]
     bad = 0
-    for a, start in zip(arrays, starts):
+    for a, start in zip(arrays, starts, strict=False):
         descr, ndim = _table(expected + 8 * start, 2)
         shape = _table(expected + 8 * start, 2 + ndim)[2:]
         fine = id(type(a)) == kind and id(a.dtype) == descr and a.flags.c_contiguous and a.flags.aligned

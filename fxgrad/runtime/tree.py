@@ -12,7 +12,7 @@ from fxgrad.kernels.spec import lanes_of_reduction, reduction_block
 __all__ = ["empty_value", "reduce_tree"]
 
 
-def empty_value(identity: np.generic) -> np.generic:
+def empty_value(identity: Any) -> Any:
     """What a reduction of no elements gives: the identity, but +0 where that is -0."""
     return identity + identity.dtype.type(0) if identity.dtype.kind in "fc" else identity
 

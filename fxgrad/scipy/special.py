@@ -147,31 +147,38 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     With `return_sign`, (log|sum|, sign). Where b is 0 nothing of a reaches the result or a gradient.
     """
     x, dtype = _rows(a)
-    if b is not None:
-        weights = tensor(b)
-        dtype = result_type(dtype, weights) if weights.dtype.kind == "f" else dtype
-        x, w = _floats(x, weights)
-        x, w = (broadcast_to_shape(tensor(v), np.broadcast_shapes(x.shape, w.shape)) for v in (x, w))
-    axes = canonical_axes(axis, x.ndim)
-    shape = x.shape
-    if math.prod(shape[i] for i in axes) == 0:
-        return keep(ew.log(r_sum(x, axes)), shape, axes, keepdims)
     if b is None and not return_sign:
-        return keep(as_dtype(r.logsumexp(x, axes=axes), dtype), shape, axes, keepdims)
-    if b is not None:
-        used = e.ne(w, _c(w, 0))
-        x = e.select(used, x, _c(x, -math.inf))
+        axes = canonical_axes(axis, x.ndim)
+        empty = math.prod(x.shape[i] for i in axes) == 0
+        y = ew.log(_sum(x, axes)) if empty else as_dtype(r.logsumexp(x, axes=axes), dtype)
+        return keep(y, x.shape, axes, keepdims)
+    y, sign, shape, axes = _signed_logsumexp(x, b, axis)
+    dtype = result_type(dtype, y)
+    if not return_sign:
+        y = e.select(e.lt(sign, _c(sign, 0)), _c(y, math.nan), y)
+        return keep(as_dtype(y, dtype), shape, axes, keepdims)
+    return keep(as_dtype(y, dtype), shape, axes, keepdims), keep(as_dtype(sign, dtype), shape, axes, keepdims)
+
+
+def _signed_logsumexp(x: Any, b: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:
+    """(log|sum|, sign) of the weighted sum, the shape that was reduced, and its axes."""
+    x, w = _floats(x, 1.0 if b is None else tensor(b))
+    shape = np.broadcast_shapes(x.shape, w.shape)
+    x, w = broadcast_to_shape(x, shape), broadcast_to_shape(tensor(w), shape)
+    axes = canonical_axes(axis, len(shape))
+    if math.prod(shape[i] for i in axes) == 0:
+        total = _sum(x, axes)
+        return ew.log(total), total, shape, axes
+    used = e.ne(w, _c(w, 0))
+    x = e.select(used, x, _c(x, -math.inf))
     peak = r.max_(x, axes=axes)
     shift = stop_gradient(e.select(e.isfinite(peak), peak, _c(peak, 0)))
     terms = e.exp(e.sub(x, r.spread(shift, shape, axes)))
-    total = r.sum_(terms if b is None else e.select(used, e.mul(w, terms), _c(x, 0)), axes=axes)
-    size = e.abs_(total) if return_sign else total
-    y = e.add(e.log(size), shift)
-    y = keep(as_dtype(y, dtype), shape, axes, keepdims)
-    return (y, keep(as_dtype(e.sign(total), dtype), shape, axes, keepdims)) if return_sign else y
+    total = r.sum_(e.select(used, e.mul(w, terms), _c(x, 0)), axes=axes)
+    return e.add(e.log(e.abs_(total)), shift), e.sign(total), shape, axes
 
 
-def r_sum(x: Any, axes: tuple[int, ...]) -> Any:
+def _sum(x: Any, axes: tuple[int, ...]) -> Any:
     from fxgrad.numpy.reductions import sum
 
     return sum(x, axes)

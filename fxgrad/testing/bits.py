@@ -31,4 +31,5 @@ def assert_same_bits(a: Any, b: Any, what: str = "results") -> None:
     same = same_bits(a, b)
     if not np.all(same):
         where = tuple(int(i) for i in np.argwhere(~same)[0])
-        raise AssertionError(f"{what} differ at {np.sum(~same)} of {same.size} places, first at {where}: {a[where]!r} against {b[where]!r}")
+        first = f"first at {where}: {a[where]!r} against {b[where]!r}"
+        raise AssertionError(f"{what} differ at {np.sum(~same)} of {same.size} places, {first}")

@@ -111,8 +111,8 @@ def _reduce(ufunc: np.ufunc, function: Any, inputs: tuple, kwargs: dict[str, Any
 
         return logsumexp(x, axis=axis, **given)
     target = _REDUCE.get(ufunc.__name__)
-    if not target:
-        _unsupported_method(ufunc, function, inputs, kwargs, "reduce")
+    if target is None:
+        return _unsupported_method(ufunc, function, inputs, kwargs, "reduce")
     if target in ("sum", "prod"):
         return getattr(fnp, target)(x, axis, dtype, **given)
     if target in ("any", "all"):
@@ -127,7 +127,7 @@ def _accumulate(ufunc: np.ufunc, function: Any, inputs: tuple, kwargs: dict[str,
     given = {**dict(zip(("array", "axis", "dtype", "out"), inputs, strict=False)), **kwargs}
     target = {"add": "cumsum", "multiply": "cumprod"}.get(ufunc.__name__)
     if target is None:
-        _unsupported_method(ufunc, function, inputs, kwargs, "accumulate")
+        return _unsupported_method(ufunc, function, inputs, kwargs, "accumulate")
     return getattr(fnp, target)(given["array"], given.get("axis", 0), given.get("dtype"))
 
 
@@ -178,15 +178,14 @@ def _write_error(name: str, args: tuple) -> errors.MutationError:
     return _refuse_write(f"np.{name}", f"Write {_WRITERS[name]}.")
 
 
+_can_cast: Any = np.can_cast
 _PLAIN: dict[str, Callable[..., Any]] = {
     "may_share_memory": lambda a, b, *rest: a is b,
     "shares_memory": lambda a, b, *rest: a is b,
     "array_repr": lambda a, *rest, **kw: repr(a),
     "array_str": lambda a, *rest, **kw: str(a),
     "array2string": lambda a, *rest, **kw: str(a),
-    "result_type": lambda *args: __import__("fxgrad.numpy", fromlist=["core"]).result_type(*args),
     "common_type": lambda *args: np.common_type(*[np.empty(0, a.dtype) for a in args]),
     "min_scalar_type": lambda a: a.dtype,
-    "can_cast": lambda a, to, casting="safe": np.can_cast(getattr(a, "dtype", a), to, casting),
-    "broadcast_shapes": np.broadcast_shapes,
+    "can_cast": lambda a, to, casting="safe": _can_cast(getattr(a, "dtype", a), to, casting),
 }
