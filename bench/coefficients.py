@@ -1,6 +1,7 @@
-"""Derives the polynomial coefficients of fxgrad.kernels (math, trig): `python bench/coefficients.py [name ...]`.
+"""Derives the polynomial coefficients and tables of fxgrad.kernels (math, trig): `python bench/coefficients.py [name ...]`.
 
-Each entry of FITS is one polynomial in use; the tuple printed for it is what the kernel module holds. To add one, add an entry.
+Each entry of FITS is one polynomial in use, each of TABLES one table; the tuple printed for it is what the kernel module holds.
+To add one, add an entry.
 """
 
 from __future__ import annotations
@@ -111,20 +112,20 @@ def _atanh_tail(z):  # log((1 + s) / (1 - s)) = 2 s + s * z * tail, z = s^2
     return (2 * mp.atanh(s) - 2 * s) / (s * z)
 
 
-def _log2_fit(degree: int, dtype: type) -> Fit:
-    c1, c3 = 2 / mp.log(2), 2 / (3 * mp.log(2))
-
-    def tail(z):
-        s = mp.sqrt(z)
-        return (2 * mp.atanh(s) / (s * mp.log(2)) - c1 - c3 * z) / z**2
-
-    return Fit(tail, (mp.mpf(2) ** -40, _LOG_S**2), degree, lambda z: z**2 / c1, dtype, True)
+def _near_one(function: Callable, limit: Callable) -> Callable:
+    """`function`, with its power series `limit` where it would lose all digits."""
+    return lambda x: limit(x) if abs(x) < mp.mpf(2) ** -30 else function(x)
 
 
-def _exp2_fit(degree: int, dtype: type) -> Fit:  # 2^r = 1 + ln(2) r + r^2 p(r)
-    half = mp.mpf(1) / 2 + mp.mpf(2) ** -18
-    tail, weight = lambda r: (mp.mpf(2) ** r - 1 - r * mp.log(2)) / r**2, lambda r: r**2 / mp.mpf(2) ** r
-    return Fit(tail, (-half, half), degree, weight, dtype, True)
+def _pow_log_fit(degree: int, dtype: type) -> Fit:  # log(1 + r) = r - r^2/2 + r^3 p(r), |r| the largest of POW_INVERSES
+    tail = _near_one(_log_tail, lambda r: mp.mpf(1) / 3 - r / 4 + r * r / 5)
+    return Fit(tail, (-POW_REACH, POW_REACH), degree, lambda r: r**2, dtype, True)
+
+
+def _pow_exp2_fit(degree: int, dtype: type) -> Fit:  # 2^r = 1 + r p(r), |r| <= 1/32
+    half = mp.mpf(1) / 32 + mp.mpf(2) ** -18
+    tail = _near_one(lambda r: (mp.mpf(2) ** r - 1) / r, lambda r: mp.log(2) + r * mp.log(2) ** 2 / 2)
+    return Fit(tail, (-half, half), degree, lambda r: r, dtype, True)
 
 
 def _tanh_tail(z):  # tanh(x) = x + x * z * tail, z = x^2
@@ -222,6 +223,72 @@ def _erfc_fit(low: float, high: float, middle: float, degree: int, dtype: type) 
     return Fit(lambda t: (scaled(t) - first) / t, ends, degree, lambda t: t / scaled(t), dtype)
 
 
+# --- tables ---------------------------------------------------------------------------------------------------------------
+
+
+def _pow_inverse(j: int) -> tuple[float, float]:
+    """For m within 1/64 of 1 + j/32 a multiple of 1/64 near 1/m, and how far its product with m gets from 1.
+
+    Beside 1 and 2 it is 1 and 1/2, so that nothing cancels in log2(m) for m near 1 and log2(m) - 1 for m near 2.
+    """
+    ends = (1 + (2 * j - 1) / 64, 1 + (2 * j + 1) / 64)
+    far = {q: max(abs(m * q / 64 - 1) for m in ends) for q in range(32, 65)}
+    far[64] = far[64] if j else 1 / 64
+    q = 32 if j == 31 else min(far, key=far.__getitem__)
+    return q / 64, far[q]
+
+
+POW_INVERSES = [_pow_inverse(j) for j in range(32)]
+POW_REACH = mp.mpf(max(far for _, far in POW_INVERSES))
+
+
+def pow_log2_table() -> list[tuple]:
+    """(q, -log2(q) to 42 bits after the point, the rest) for q of POW_INVERSES."""
+    rows = []
+    for q, _ in POW_INVERSES:
+        exact = -mp.log(mp.mpf(q), 2)
+        high = mp.nint(exact * 2**42) / 2**42
+        rows.append((q, float(high), float(mp.nstr(exact - high, 25))))
+    return rows
+
+
+def pow_exp2_table() -> list[tuple]:
+    """2^(j/16) in two words."""
+    return [tuple(float(w) for w in two_words(mp.mpf(2) ** (mp.mpf(j) / 16), np.float64)) for j in range(16)]
+
+
+def _tanh_row(j: int) -> tuple:
+    """(c, s, p0, ... p4) for tanh(a) = s + (a - c) p(a - c), a + 1 in [1 + j/8, 1 + (j+1)/8) 2^k for j + 8 k.
+
+    c is a float32 for which tanh(c) is nearly the float32 s, and tanh(c) is below the whole interval, so that s = min(s, a). In
+    the first interval c = 0 and s stands for a. From 9 on the result is 1.
+    """
+    low, high = (mp.mpf(2) ** (i // 8) * (1 + mp.mpf(i % 8) / 8) - 1 for i in (j, j + 1))
+    if low >= 9:
+        return (9.0, 1.0, *[0.0] * 5)
+    if j == 0:
+        first = Fit(lambda d: mp.tanh(d) / d - 1, (mp.mpf(2) ** -30, high), 4, lambda d: d / mp.tanh(d), np.float32, True)
+        return (0.0, np.inf, *solve(first, 200)[0])
+    start, stop = (1, 3) if mp.tanh((low + high) / 2) < low * (1 - mp.mpf(2) ** -12) else (0, 1)
+    candidates = np.linspace(float(low + (high - low) * start / 4), float(low + (high - low) * stop / 4), 4001).astype(np.float32)
+    values = np.tanh(candidates.astype(np.float64))
+    best = np.argmin(np.where(values < float(low), np.abs(values.astype(np.float32) - values) / values, 1.0))
+    c, s = mp.mpf(float(candidates[best])), mp.tanh(mp.mpf(float(candidates[best])))
+    tail = _near_one(lambda d: (mp.tanh(c + d) - s) / d, lambda d: (1 - s * s) * (1 - s * d))
+    ends = (low - c - mp.mpf(2) ** -22, high - c)
+    return (
+        float(c),
+        float(np.float32(values[best])),
+        *solve(Fit(tail, ends, 4, lambda d: d / mp.tanh(c + d), np.float32, True), 200)[0],
+    )
+
+
+TABLES = {
+    "pow_log2_table_f64": pow_log2_table,
+    "pow_exp2_table_f64": pow_exp2_table,
+    "tanh_table_f32": lambda: [_tanh_row(j) for j in range(27)],
+}
+
 _QUADRANT = (mp.mpf(2) ** -60, mp.mpf("0.8") ** 2)  # a little beyond pi/4: the multiple of pi/2 is only nearly the nearest
 _OCTANT = (mp.mpf(2) ** -60, (mp.tan(mp.pi / 8) + mp.mpf(2) ** -20) ** 2)
 
@@ -233,19 +300,16 @@ FITS = {
     "expm1_f64": _expm1_fit(10, np.float64),
     "log_f32": _log_fit(7, np.float32),
     "log_f64": Fit(_atanh_tail, (mp.mpf(2) ** -60, _LOG_S**2), 6, lambda z: z, np.float64, True),
-    "exp_doubled_f32": _exp_doubled_fit(4, np.float32),
     "exp_doubled_f64": _exp_doubled_fit(9, np.float64),
-    "tanh_f32": _tanh_fit(0.89, 6, np.float32),
     "tanh_f64": _tanh_fit(0.89, 13, np.float64),
     "cosh_f32": _cosh_fit(2, np.float32),
     "cosh_f64": _cosh_fit(4, np.float64),
     "sinh_f32": _sinh_fit(2, np.float32),
     "sinh_f64": _sinh_fit(4, np.float64),
-    # pow: log2((1 + s) / (1 - s)) = s (c1 + c3 z + z^2 p(z)), z = s^2, with c1 and c3 exact to two words (CONSTANTS).
-    "pow_log2_f32": _log2_fit(2, np.float32),
-    "pow_log2_f64": _log2_fit(6, np.float64),
-    "pow_exp2_f32": _exp2_fit(4, np.float32),
-    "pow_exp2_f64": _exp2_fit(9, np.float64),
+    "pow_log_f32": _pow_log_fit(3, np.float32),
+    "pow_log_f64": _pow_log_fit(7, np.float64),
+    "pow_exp2_f32": _pow_exp2_fit(3, np.float32),
+    "pow_exp2_f64": _pow_exp2_fit(6, np.float64),
     # cbrt: the first guess of m^(-1/3) on [1, 2); Newton steps follow, so the coefficients need no care.
     "cbrt_f32": Fit(lambda m: mp.mpf(m) ** (mp.mpf(-1) / 3), (1, 2), 4, lambda m: m ** (mp.mpf(1) / 3), np.float32),
     "cbrt_f64": Fit(lambda m: mp.mpf(m) ** (mp.mpf(-1) / 3), (1, 2), 5, lambda m: m ** (mp.mpf(1) / 3), np.float64),
@@ -276,8 +340,7 @@ FITS |= {
 
 CONSTANTS = {
     "ln2": mp.log(2),
-    "pow_c1": 2 / mp.log(2),
-    "pow_c3": 2 / (3 * mp.log(2)),
+    "log2e": 1 / mp.log(2),
 }  # printed in two words
 
 
@@ -292,8 +355,18 @@ def main(names: list[str]) -> None:
         if name in CONSTANTS:
             for dtype in (np.float32, np.float64):
                 print(f"{name}_{np.dtype(dtype).name} = (%s, %s)" % two_words(CONSTANTS[name], dtype), flush=True)
+    for name in names or TABLES:
+        if name in TABLES:
+            scalar = np.float32 if name.endswith("f32") else np.float64
+            print(
+                f"{name} = (",
+                *(f"    ({', '.join(str(scalar(x)) for x in row)})," for row in TABLES[name]()),
+                ")",
+                sep="\n",
+                flush=True,
+            )
     for name in names or FITS:
-        if name in CONSTANTS:
+        if name in CONSTANTS or name in TABLES:
             continue
         coefficients, error = solve(FITS[name])
         shown = ", ".join(str(FITS[name].dtype(c)) for c in coefficients)

@@ -2,14 +2,34 @@
 
 from fxgrad import errors, lax, nn, numpy, scipy, tree
 from fxgrad.api import (
-    eval_shape, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, linearize, make_ir, stop_gradient, value_and_grad, vjp, vmap,
-)  # fmt: skip
+    eval_shape,
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linearize,
+    make_ir,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 from fxgrad.compile.jit import jit
 from fxgrad.config import config, disable_jit
 from fxgrad.custom import checkpoint, checkpoint_name, checkpoint_policies, custom_jvp, custom_vjp, remat
 from fxgrad.errors import (
-    ConcretizationError, FxError, LeakedTracerError, MutationError, NonDifferentiableError, StaleValueError, TreeMismatchError, UnsupportedError,
-)  # fmt: skip
+    ConcretizationError,
+    FxError,
+    LeakedTracerError,
+    MutationError,
+    NonDifferentiableError,
+    StaleValueError,
+    TreeMismatchError,
+    UnsupportedError,
+)
 from fxgrad.ir.program import Program
 from fxgrad.ir.text import parse as parse_ir
 from fxgrad.ir.types import Aval
@@ -19,9 +39,46 @@ from fxgrad.runtime.caches import clear_caches
 __version__ = "0.1.0"
 
 __all__ = [
-    "Aval", "ConcretizationError", "FxError", "LeakedTracerError", "MutationError", "NonDifferentiableError", "Program",
-    "StaleValueError", "TreeMismatchError", "UnsupportedError", "asarray", "checkpoint", "checkpoint_name", "checkpoint_policies",
-    "clear_caches", "config", "custom_jvp", "custom_vjp", "disable_jit", "errors", "eval_shape", "grad", "hessian", "hvp", "jacfwd",
-    "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "make_ir", "nn", "numpy", "parse_ir", "remat", "scipy", "stop_gradient", "tree",
-    "value_and_grad", "vjp", "vmap",
-]  # fmt: skip
+    "Aval",
+    "ConcretizationError",
+    "FxError",
+    "LeakedTracerError",
+    "MutationError",
+    "NonDifferentiableError",
+    "Program",
+    "StaleValueError",
+    "TreeMismatchError",
+    "UnsupportedError",
+    "asarray",
+    "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
+    "clear_caches",
+    "config",
+    "custom_jvp",
+    "custom_vjp",
+    "disable_jit",
+    "errors",
+    "eval_shape",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jit",
+    "jvp",
+    "lax",
+    "linearize",
+    "make_ir",
+    "nn",
+    "numpy",
+    "parse_ir",
+    "remat",
+    "scipy",
+    "stop_gradient",
+    "tree",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from fxgrad import errors, tree
-from fxgrad.api import _wraps
+from fxgrad.api.arguments import wraps
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval, Var
 from fxgrad.primitives import call
@@ -22,7 +22,7 @@ __all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp",
 F = Callable[..., Any]
 
 RULE_DEPTH = 4  # how deep a rule that calls its own function is followed; bounds the order of its derivatives
-_depths: ContextVar[dict[int, int]] = ContextVar("fxgrad_rule_depths", default={})
+_depths: ContextVar[dict[int, int] | None] = ContextVar("fxgrad_rule_depths", default=None)
 
 
 def _flatten_call(f: F, args: Sequence[Any], kwargs: dict[str, Any], what: str) -> tuple[list[Any], list[bool], F]:
@@ -80,7 +80,7 @@ def checkpoint(f: F, policy: tuple[str, ...] | None = None) -> F:
     if not isinstance(policy, tuple) or not policy or policy[0] not in ("nothing", "everything", "dots", "names"):
         raise errors.FxValueError(f"checkpoint got policy={policy!r}", fix="Use a member of fx.checkpoint_policies.")
 
-    @_wraps(f, "checkpoint")
+    @wraps(f, "checkpoint")
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         leaves, weak, flat_call = _flatten_call(f, args, kwargs, "checkpoint")
         traced = trace_function(flat_call, leaves, weak, "checkpoint", known=True, name=name_of(f))
@@ -111,7 +111,7 @@ class _Custom:
     def __init__(self, f: F, nondiff_argnums: Sequence[int] = ()):
         self.f = f
         self.nondiff_argnums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
-        _wraps(f, self.kind)(self)  # type: ignore[arg-type]
+        wraps(f, self.kind)(self)  # type: ignore[arg-type]
 
     def _prepare(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], F]:
         """(static arguments, differentiable arguments, function of the latter)."""
@@ -121,7 +121,10 @@ class _Custom:
             bound = inspect.signature(self.f).bind(*args, **kwargs)
             bound.apply_defaults()
             if bound.kwargs:
-                raise errors.FxTypeError(f"{self.kind} function '{name_of(self.f)}' got keyword-only arguments {sorted(bound.kwargs)}", fix="Make them positional.")
+                raise errors.FxTypeError(
+                    f"{self.kind} function '{name_of(self.f)}' got keyword-only arguments {sorted(bound.kwargs)}",
+                    fix="Make them positional.",
+                )
             args = bound.args
         fixed = {i: args[i] for i in self.nondiff_argnums}
         moving = tuple(a for i, a in enumerate(args) if i not in fixed)
@@ -135,7 +138,7 @@ class _Custom:
     @contextmanager
     def _following_rule(self) -> Iterator[bool]:
         """Rules are traced when the function is called, and may call it: answers whether to go in once more."""
-        depths = _depths.get()
+        depths = _depths.get() or {}
         depth = depths.get(id(self), 0)
         token = _depths.set({**depths, id(self): depth + 1})
         try:
@@ -144,7 +147,10 @@ class _Custom:
             _depths.reset(token)
 
     def _missing(self, method: str) -> errors.NonDifferentiableError:
-        return errors.NonDifferentiableError(f"{self.kind} function '{name_of(self.f)}' has no derivative rule", fix=f"Call {name_of(self.f)}.{method}(...) once, after its definition.")
+        return errors.NonDifferentiableError(
+            f"{self.kind} function '{name_of(self.f)}' has no derivative rule",
+            fix=f"Call {name_of(self.f)}.{method}(...) once, after its definition.",
+        )
 
 
 class custom_jvp(_Custom):
@@ -213,7 +219,14 @@ class custom_jvp(_Custom):
             return outs + _checked(result[1], traced, what, "tangent_out", keep_integers=False)
 
         tangents = [aval_of_leaf(x) for x, d in zip(leaves, floats, strict=True) if d]
-        return trace_function(run, [*leaves, *tangents], [False] * (len(leaves) + len(tangents)), self.kind, known=True, name=f"{name_of(self.f)}_jvp")
+        return trace_function(
+            run,
+            [*leaves, *tangents],
+            [False] * (len(leaves) + len(tangents)),
+            self.kind,
+            known=True,
+            name=f"{name_of(self.f)}_jvp",
+        )
 
 
 def _checked(given: Any, traced: Traced, what: str, part: str, keep_integers: bool) -> list[Any]:
@@ -236,10 +249,18 @@ def _leaf_like(x: Any, aval: Aval, what: str, like: str) -> Any:
     x, weak = as_leaf(x, lambda: what)
     have = aval_of_leaf(x)
     if have.shape != aval.shape:
-        raise errors.FxValueError(f"{what} has shape {have.shape}, {like} has shape {aval.shape}", why="A custom derivative must return exactly what the transform expects.", fix=f"Return an array of shape {aval.shape}.")
+        raise errors.FxValueError(
+            f"{what} has shape {have.shape}, {like} has shape {aval.shape}",
+            why="A custom derivative must return exactly what the transform expects.",
+            fix=f"Return an array of shape {aval.shape}.",
+        )
     if have.dtype != aval.dtype:
         if not weak:
-            raise errors.FxTypeError(f"{what} has dtype {have.dtype}, {like} has dtype {aval.dtype}", why="A custom derivative must return exactly what the transform expects.", fix=f"Return it as .astype('{aval.dtype}').")
+            raise errors.FxTypeError(
+                f"{what} has dtype {have.dtype}, {like} has dtype {aval.dtype}",
+                why="A custom derivative must return exactly what the transform expects.",
+                fix=f"Return it as .astype('{aval.dtype}').",
+            )
         from fxgrad.primitives.elementwise import convert
 
         return convert(x, dtype=aval.dtype)
@@ -247,7 +268,7 @@ def _leaf_like(x: Any, aval: Aval, what: str, like: str) -> Any:
 
 
 def _join(leaves: Sequence[Any], parts: Sequence[tuple[Traced, str]]) -> tuple[list[Any], dict[str, Any]]:
-    """Operands and params for an equation whose programs each captured things of their own: all take all captures, in one order."""
+    """Operands and params for an equation whose programs each captured something: all of them take all captures, in one order."""
     captures: list[Any] = []
     for traced, _ in parts:
         captures += [c for c in traced.captures if all(c is not k for k in captures)]
@@ -321,7 +342,9 @@ class custom_vjp(_Custom):
         operands, params = _join(leaves, [(traced, "program"), (fwd, "fwd")])
         return _finish(traced, bind(call.custom_vjp_call, operands, {**params, "bwd": bwd.program}))
 
-    def _trace_fwd(self, args: Sequence[Any], moving: tuple[Any, ...], leaves: list[Any], structure: Any, traced: Traced) -> tuple[Traced, Any]:
+    def _trace_fwd(
+        self, args: Sequence[Any], moving: tuple[Any, ...], leaves: list[Any], structure: Any, traced: Traced
+    ) -> tuple[Traced, Any]:
         what = f"fwd of custom_vjp '{name_of(self.f)}'"
         residual_tree = None
 
@@ -338,7 +361,9 @@ class custom_vjp(_Custom):
         fwd = trace_function(run, leaves, [False] * len(leaves), self.kind, known=True, name=f"{name_of(self.f)}_fwd")
         return fwd, residual_tree
 
-    def _trace_bwd(self, fixed: tuple[Any, ...], leaves: list[Any], structure: Any, traced: Traced, fwd: Traced, residual_tree: Any) -> Traced:
+    def _trace_bwd(
+        self, fixed: tuple[Any, ...], leaves: list[Any], structure: Any, traced: Traced, fwd: Traced, residual_tree: Any
+    ) -> Traced:
         what = f"bwd of custom_vjp '{name_of(self.f)}'"
         n_out = len(traced.program.outputs)
         residuals = fwd.program.out_avals[n_out:]
@@ -351,18 +376,25 @@ class custom_vjp(_Custom):
             result = self.bwd(*fixed, tree.unflatten(residual_tree, values[: len(residuals)]), ct)  # type: ignore[misc]
             return self._check_bwd(result, leaves, structure, what)
 
-        return trace_function(run, [*residuals, *cts], [False] * (len(residuals) + len(cts)), self.kind, known=True, name=f"{name_of(self.f)}_bwd")
+        return trace_function(
+            run, [*residuals, *cts], [False] * (len(residuals) + len(cts)), self.kind, known=True, name=f"{name_of(self.f)}_bwd"
+        )
 
     def _check_bwd(self, result: Any, leaves: list[Any], structure: Any, what: str) -> list[Any]:
         if not isinstance(result, (tuple, list)):
-            raise errors.FxTypeError(f"{what} must return a tuple with one cotangent for each argument, got {type(result).__name__}", fix="Write return (ct_x,) for a single argument.")
+            raise errors.FxTypeError(
+                f"{what} must return a tuple with one cotangent for each argument, got {type(result).__name__}",
+                fix="Write return (ct_x,) for a single argument.",
+            )
         arguments = tree.unflatten(structure, leaves)
         if len(result) != len(arguments):
             raise errors.TreeMismatchError(f"{what} returned {len(result)} cotangents for {len(arguments)} arguments")
         out = []
         for i, (ct, argument) in enumerate(zip(result, arguments, strict=True)):
             flat_args, arg_tree = tree.flatten(argument)
-            flat_cts, ct_tree = ([None] * len(flat_args), arg_tree) if ct is None else tree.flatten(ct, is_leaf=lambda x: x is None)
+            flat_cts, ct_tree = (
+                ([None] * len(flat_args), arg_tree) if ct is None else tree.flatten(ct, is_leaf=lambda x: x is None)
+            )
             if len(flat_cts) != len(flat_args):
                 tree.check_same(ct_tree, arg_tree, f"{what} output {i}")
             for g, x in zip(flat_cts, flat_args, strict=True):

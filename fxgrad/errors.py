@@ -8,9 +8,19 @@ import sys
 from types import CodeType, FrameType
 
 __all__ = [
-    "ConcretizationError", "FxError", "FxIndexError", "FxTypeError", "FxValueError", "LeakedTracerError", "MutationError",
-    "NonDifferentiableError", "StaleValueError", "TreeMismatchError", "UnsupportedError", "user_location",
-]  # fmt: skip
+    "ConcretizationError",
+    "FxError",
+    "FxIndexError",
+    "FxTypeError",
+    "FxValueError",
+    "LeakedTracerError",
+    "MutationError",
+    "NonDifferentiableError",
+    "StaleValueError",
+    "TreeMismatchError",
+    "UnsupportedError",
+    "user_location",
+]
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(sys.modules["numpy"].__file__ or "")) + os.sep if "numpy" in sys.modules else "\0"
@@ -24,7 +34,7 @@ def is_internal(code: CodeType) -> bool:
     found = _internal.get(code)
     if found is None:
         path = code.co_filename
-        found = _internal[code] = path.startswith((_PACKAGE, _NUMPY)) or path.startswith(("<__array_function__", "<frozen"))
+        found = _internal[code] = path.startswith((_PACKAGE, _NUMPY, "<__array_function__", "<frozen"))
     return found
 
 
@@ -35,12 +45,12 @@ def user_location(frame: FrameType | None = None) -> Location | None:
         code = frame.f_code
         if not _internal.get(code, False) and not is_internal(code):
             return code, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 
 def format_location(location: Location | None) -> str | None:
-    """`model.py:31   if loss > 0.1:`"""
+    """A location as messages show it: `model.py:31   if loss > 0.1:`."""
     if location is None:
         return None
     code, line = location

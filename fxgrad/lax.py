@@ -15,6 +15,7 @@ from fxgrad.primitives import dot as _d
 from fxgrad.primitives import elementwise as _e
 from fxgrad.primitives import reduce as _r
 from fxgrad.primitives import shape as _s
+from fxgrad.primitives import transcendental as _tr
 from fxgrad.primitives.call import stop_gradient as _stop_gradient
 
 # ---- elementwise -------------------------------------------------------------------------------------------------------
@@ -51,13 +52,13 @@ def _elementwise(name: str, prim: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _NAMES = {
-    "abs": _e.abs_, "acos": _e.acos, "add": _e.add, "asin": _e.asin, "atan": _e.atan, "atan2": _e.atan2, "bitwise_and":
-    _e.and_, "bitwise_not": _e.not_, "bitwise_or": _e.or_, "bitwise_xor": _e.xor, "cbrt": _e.cbrt, "ceil": _e.ceil, "cos":
-    _e.cos, "cosh": _e.cosh, "eq": _e.eq, "erf": _e.erf, "erfc": _e.erfc, "exp": _e.exp, "expm1": _e.expm1, "floor": _e.floor,
-    "ge": _e.ge, "gt": _e.gt, "is_finite": _e.isfinite, "le": _e.le, "log": _e.log, "log1p": _e.log1p, "logistic":
-    _e.logistic, "lt": _e.lt, "max": _e.maximum, "min": _e.minimum, "mul": _e.mul, "ne": _e.ne, "neg": _e.neg, "rsqrt":
-    _e.rsqrt, "shift_left": _e.shift_left, "sign": _e.sign, "sin": _e.sin, "sinh": _e.sinh, "sqrt": _e.sqrt, "sub": _e.sub,
-    "tan": _e.tan, "tanh": _e.tanh, "shift_right_arithmetic": _e.shift_right,
+    "abs": _e.abs_, "acos": _tr.acos, "add": _e.add, "asin": _tr.asin, "atan": _tr.atan, "atan2": _tr.atan2, "bitwise_and":
+    _e.and_, "bitwise_not": _e.not_, "bitwise_or": _e.or_, "bitwise_xor": _e.xor, "cbrt": _tr.cbrt, "ceil": _e.ceil, "cos":
+    _tr.cos, "cosh": _tr.cosh, "eq": _e.eq, "erf": _tr.erf, "erfc": _tr.erfc, "exp": _tr.exp, "expm1": _tr.expm1, "floor": _e.floor,
+    "ge": _e.ge, "gt": _e.gt, "is_finite": _e.isfinite, "le": _e.le, "log": _tr.log, "log1p": _tr.log1p, "logistic":
+    _tr.logistic, "lt": _e.lt, "max": _e.maximum, "min": _e.minimum, "mul": _e.mul, "ne": _e.ne, "neg": _e.neg, "rsqrt":
+    _tr.rsqrt, "shift_left": _e.shift_left, "sign": _e.sign, "sin": _tr.sin, "sinh": _tr.sinh, "sqrt": _e.sqrt, "sub": _e.sub,
+    "tan": _tr.tan, "tanh": _tr.tanh, "shift_right_arithmetic": _e.shift_right,
 }  # fmt: skip
 for _name, _prim in _NAMES.items():
     globals()[_name] = _elementwise(_name, _prim)

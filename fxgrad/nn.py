@@ -10,6 +10,7 @@ import numpy as np
 import fxgrad.numpy as fnp
 from fxgrad.numpy.core import as_dtype, operand, tensor
 from fxgrad.primitives import elementwise as e
+from fxgrad.primitives import transcendental as tr
 from fxgrad.scipy import special
 
 __all__ = [
@@ -53,7 +54,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     """x where positive, else alpha*(exp(x) - 1)."""
     x = _float(x)
     positive = e.gt(x, _c(x, 0))
-    return fnp.where(positive, x, fnp.multiply(alpha, e.expm1(e.select(positive, _c(x, 0), x))))
+    return fnp.where(positive, x, fnp.multiply(alpha, tr.expm1(e.select(positive, _c(x, 0), x))))
 
 
 def selu(x: Any) -> Any:
@@ -63,7 +64,7 @@ def selu(x: Any) -> Any:
 
 def sigmoid(x: Any) -> Any:
     """1/(1 + exp(-x))."""
-    return e.logistic(_float(x))
+    return tr.logistic(_float(x))
 
 
 def log_sigmoid(x: Any) -> Any:
@@ -76,7 +77,7 @@ def silu(x: Any) -> Any:
     x = _float(x)
     low = e.eq(x, _c(x, -math.inf))
     safe = e.select(low, _c(x, 0), x)
-    return e.select(low, _c(x, 0), e.mul(safe, e.logistic(safe)))
+    return e.select(low, _c(x, 0), e.mul(safe, tr.logistic(safe)))
 
 
 swish = silu
@@ -109,10 +110,10 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     x = _float(x)
     half = _c(x, 0.5)
     if not approximate:
-        return e.mul(e.mul(half, x), e.erfc(e.mul(x, _c(x, -math.sqrt(0.5)))))
+        return e.mul(e.mul(half, x), tr.erfc(e.mul(x, _c(x, -math.sqrt(0.5)))))
     cube = e.integer_pow(x, n=3)
     inner = e.mul(_c(x, math.sqrt(2 / math.pi)), e.add(x, e.mul(_c(x, 0.044715), cube)))
-    return e.mul(e.mul(half, x), e.add(_c(x, 1), e.tanh(inner)))
+    return e.mul(e.mul(half, x), e.add(_c(x, 1), tr.tanh(inner)))
 
 
 def glu(x: Any, axis: int = -1) -> Any:
@@ -153,7 +154,7 @@ def standardize(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
     x = _float(x)
     centered = fnp.subtract(x, fnp.mean(x, axis, keepdims=True))
     variance = fnp.mean(fnp.square(centered), axis, keepdims=True)
-    return fnp.multiply(centered, e.rsqrt(fnp.add(variance, epsilon)))
+    return fnp.multiply(centered, tr.rsqrt(fnp.add(variance, epsilon)))
 
 
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1) -> Any:
@@ -166,7 +167,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5, a
 def rms_norm(x: Any, scale: Any = None, eps: float = 1e-6, axis: Any = -1) -> Any:
     """x over the root of its mean square plus eps, times an optional scale."""
     x = _float(x)
-    y = fnp.multiply(x, e.rsqrt(fnp.add(fnp.mean(fnp.square(x), axis, keepdims=True), eps)))
+    y = fnp.multiply(x, tr.rsqrt(fnp.add(fnp.mean(fnp.square(x), axis, keepdims=True), eps)))
     return y if scale is None else fnp.multiply(y, scale)
 
 

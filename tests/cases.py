@@ -20,9 +20,23 @@ from fxgrad.primitives import dot, elementwise, index, reduce, shape
 
 Shape = tuple[int, ...]
 BROADCAST_PAIRS: list[tuple[Shape, Shape]] = [
-    ((), ()), ((3,), ()), ((), (3,)), ((3,), (3,)), ((3,), (1,)), ((1,), (3,)), ((2, 3), (3,)), ((3,), (2, 3)), ((2, 3), (2, 1)),
-    ((2, 1), (1, 3)), ((2, 1, 4), (3, 1)), ((1, 1), (2, 3)), ((0,), (0,)), ((0, 3), (1, 3)), ((2, 0), (1,)), ((2, 3), (2, 3)),
-]  # fmt: skip
+    ((), ()),
+    ((3,), ()),
+    ((), (3,)),
+    ((3,), (3,)),
+    ((3,), (1,)),
+    ((1,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (2, 3)),
+    ((2, 3), (2, 1)),
+    ((2, 1), (1, 3)),
+    ((2, 1, 4), (3, 1)),
+    ((1, 1), (2, 3)),
+    ((0,), (0,)),
+    ((0, 3), (1, 3)),
+    ((2, 0), (1,)),
+    ((2, 3), (2, 3)),
+]
 UNARY_SHAPES: list[tuple[Shape, ...]] = [((),), ((3,),), ((2, 3),), ((0,),), ((2, 0, 3),), ((17,),), ((2, 1, 5),)]
 
 
@@ -103,9 +117,25 @@ CASES: list[Case] = [
     _unary("round", fnp.rint, np.rint, 0.6, 1.4),
     _unary("isfinite", fnp.isfinite, np.isfinite, -1, 1, differentiable=False),
     _unary("not", lambda x: fnp.logical_not(x > 0.0), lambda x: ~(x > 0.0), -1, 1, differentiable=False),
-    _unary("invert_int", lambda x: fnp.invert((x * 10).astype(np.int32)), lambda x: ~(x * 10).astype(np.int32), -1, 1, differentiable=False),
-    _unary("convert", lambda x: x.astype(np.float32) if hasattr(x, "astype") else np.float32(x), lambda x: x.astype(np.float32), -3, 3, dtypes=("float32",)),
-    _unary("convert_int", lambda x: fnp.astype(x * 100, np.int64), lambda x: (x * 100).astype(np.int64), -3, 3, differentiable=False),
+    _unary(
+        "invert_int",
+        lambda x: fnp.invert((x * 10).astype(np.int32)),
+        lambda x: ~(x * 10).astype(np.int32),
+        -1,
+        1,
+        differentiable=False,
+    ),
+    _unary(
+        "convert",
+        lambda x: x.astype(np.float32) if hasattr(x, "astype") else np.float32(x),
+        lambda x: x.astype(np.float32),
+        -3,
+        3,
+        dtypes=("float32",),
+    ),
+    _unary(
+        "convert_int", lambda x: fnp.astype(x * 100, np.int64), lambda x: (x * 100).astype(np.int64), -3, 3, differentiable=False
+    ),
     _unary("integer_pow", lambda x: fnp.power(x, 3), lambda x: x**3, 0.3, 2),
     _unary("integer_pow_negative", lambda x: fnp.power(x, -2), lambda x: x**-2.0, 0.3, 2),
     _unary("integer_pow_zero", lambda x: fnp.power(x, 0), lambda x: x**0, 0.3, 2),
@@ -140,9 +170,15 @@ CASES: list[Case] = [
     _binary("le", fnp.less_equal, np.less_equal, (0, 1), (0, 1), differentiable=False),
     _binary("gt", fnp.greater, np.greater, (0, 1), (0, 1), differentiable=False),
     _binary("ge", fnp.greater_equal, np.greater_equal, (0, 1), (0, 1), differentiable=False),
-    _binary("and", lambda x, y: fnp.logical_and(x > 0, y > 0), lambda x, y: (x > 0) & (y > 0), (-1, 1), (-1, 1), differentiable=False),
-    _binary("or", lambda x, y: fnp.logical_or(x > 0, y > 0), lambda x, y: (x > 0) | (y > 0), (-1, 1), (-1, 1), differentiable=False),
-    _binary("xor", lambda x, y: fnp.logical_xor(x > 0, y > 0), lambda x, y: (x > 0) ^ (y > 0), (-1, 1), (-1, 1), differentiable=False),
+    _binary(
+        "and", lambda x, y: fnp.logical_and(x > 0, y > 0), lambda x, y: (x > 0) & (y > 0), (-1, 1), (-1, 1), differentiable=False
+    ),
+    _binary(
+        "or", lambda x, y: fnp.logical_or(x > 0, y > 0), lambda x, y: (x > 0) | (y > 0), (-1, 1), (-1, 1), differentiable=False
+    ),
+    _binary(
+        "xor", lambda x, y: fnp.logical_xor(x > 0, y > 0), lambda x, y: (x > 0) ^ (y > 0), (-1, 1), (-1, 1), differentiable=False
+    ),
     _binary("select", lambda x, y: fnp.where(x > y, x * x, y), lambda x, y: np.where(x > y, x * x, y), (0, 1), (2, 3)),
     _binary("clip", lambda x, y: fnp.clip(x, -0.5, y), lambda x, y: np.clip(x, -0.5, y), (-0.4, 0.4), (0.6, 1)),
     _binary("clip_low", lambda x, y: fnp.clip(x, y, 5.0), lambda x, y: np.clip(x, y, 5.0), (-1, -0.5), (0.6, 1)),
@@ -164,8 +200,18 @@ CASES: list[Case] = [
     _along("all", lambda x: fnp.all(x > -1, axis=-1), lambda x: np.all(x > -1, axis=-1), differentiable=False),
     _along("cumsum", lambda x: fnp.cumsum(x, axis=-1), lambda x: np.cumsum(x, axis=-1), rtol=64),
     _along("cumprod", lambda x: fnp.cumprod(x, axis=0), lambda x: np.cumprod(x, axis=0), (0.8, 1.2), rtol=128),
-    _along("linear_recurrence", lambda x: reduce.linear_recurrence(x, fnp.cos(x), axis=x.ndim - 1, reverse=False), lambda x: _recurrence(x, np.cos(x)), rtol=64),
-    _along("linear_recurrence_reverse", lambda x: reduce.linear_recurrence(x, fnp.cos(x), axis=x.ndim - 1, reverse=True), lambda x: _recurrence(x[..., ::-1], np.cos(x[..., ::-1]))[..., ::-1], rtol=64),
+    _along(
+        "linear_recurrence",
+        lambda x: reduce.linear_recurrence(x, fnp.cos(x), axis=x.ndim - 1, reverse=False),
+        lambda x: _recurrence(x, np.cos(x)),
+        rtol=64,
+    ),
+    _along(
+        "linear_recurrence_reverse",
+        lambda x: reduce.linear_recurrence(x, fnp.cos(x), axis=x.ndim - 1, reverse=True),
+        lambda x: _recurrence(x[..., ::-1], np.cos(x[..., ::-1]))[..., ::-1],
+        rtol=64,
+    ),
     _along("logsumexp", lambda x: fx.scipy.special.logsumexp(x, axis=-1), lambda x: scipy.special.logsumexp(x, axis=-1), rtol=64),
     _along("mean", lambda x: fnp.mean(x, axis=0), lambda x: np.mean(x, axis=0), rtol=64),
     _along("std", lambda x: fnp.std(x * x + x), lambda x: np.std(x * x + x), rtol=128),
@@ -178,22 +224,83 @@ CASES: list[Case] = [
     _along("slice", lambda x: x[1::2], lambda x: x[1::2]),
     _along("slice_negative", lambda x: x[::-2, None], lambda x: x[::-2, None]),
     _along("pad", lambda x: fnp.pad(x, 2, constant_values=1.5), lambda x: np.pad(x, 2, constant_values=1.5)),
-    _along("pad_interior", lambda x: shape.pad(x, x.dtype.type(2), low=(1,) * x.ndim, high=(0,) * x.ndim, interior=(2,) * x.ndim), lambda x: _pad_interior(x)),
+    _along(
+        "pad_interior",
+        lambda x: shape.pad(x, x.dtype.type(2), low=(1,) * x.ndim, high=(0,) * x.ndim, interior=(2,) * x.ndim),
+        lambda x: _pad_interior(x),
+    ),
     _along("concatenate", lambda x: fnp.concatenate([x, x * x, x], axis=-1), lambda x: np.concatenate([x, x * x, x], axis=-1)),
     _along("iota", lambda x: x * fnp.arange(x.shape[-1], dtype=x.dtype), lambda x: x * np.arange(x.shape[-1], dtype=x.dtype)),
-    _along("dynamic_slice", lambda x: lax.dynamic_slice(x, (np.int64(1),) * x.ndim, tuple(max(1, n - 1) for n in x.shape)), lambda x: _window(x)),
-    _along("dynamic_update_slice", lambda x: lax.dynamic_update_slice(x, x[:1] * 2.0, (np.int64(1),) + (np.int64(0),) * (x.ndim - 1)), lambda x: _updated(x)),
+    _along(
+        "dynamic_slice",
+        lambda x: lax.dynamic_slice(x, (np.int64(1),) * x.ndim, tuple(max(1, n - 1) for n in x.shape)),
+        lambda x: _window(x),
+    ),
+    _along(
+        "dynamic_update_slice",
+        lambda x: lax.dynamic_update_slice(x, x[:1] * 2.0, (np.int64(1),) + (np.int64(0),) * (x.ndim - 1)),
+        lambda x: _updated(x),
+    ),
     _along("sort", lambda x: fnp.sort(x, axis=-1), lambda x: np.sort(x, axis=-1), distinct=True),
-    _along("argsort", lambda x: fnp.argsort(x, axis=0), lambda x: np.argsort(x, axis=0, kind="stable"), differentiable=False, distinct=True),
+    _along(
+        "argsort",
+        lambda x: fnp.argsort(x, axis=0),
+        lambda x: np.argsort(x, axis=0, kind="stable"),
+        differentiable=False,
+        distinct=True,
+    ),
     # ---- indexing
-    _along("gather", lambda x: x[np.array([[0, -1], [0, 1 - x.shape[0]]])], lambda x: x[np.array([[0, -1], [0, 1 - x.shape[0]]])]),
+    _along(
+        "gather", lambda x: x[np.array([[0, -1], [0, 1 - x.shape[0]]])], lambda x: x[np.array([[0, -1], [0, 1 - x.shape[0]]])]
+    ),
     _along("take", lambda x: fnp.take(x, np.array([0, 0, -1]), axis=-1), lambda x: np.take(x, np.array([0, 0, -1]), axis=-1)),
-    _along("scatter_set", lambda x: index.scatter(x, fnp.concatenate([x[:1], fnp.multiply(x[:1], 3.0)]), np.array([0, 0]), axes=(0,), mode="set"), lambda x: _scattered(x, "set")),
-    _along("scatter_add", lambda x: index.scatter(fnp.zeros_like(x), fnp.concatenate([x[:1], x[:1]]), np.array([0, 0]), axes=(0,), mode="add"), lambda x: _scattered(x, "add")),
+    _along(
+        "scatter_set",
+        lambda x: index.scatter(x, fnp.concatenate([x[:1], fnp.multiply(x[:1], 3.0)]), np.array([0, 0]), axes=(0,), mode="set"),
+        lambda x: _scattered(x, "set"),
+    ),
+    _along(
+        "scatter_add",
+        lambda x: index.scatter(fnp.zeros_like(x), fnp.concatenate([x[:1], x[:1]]), np.array([0, 0]), axes=(0,), mode="add"),
+        lambda x: _scattered(x, "add"),
+    ),
     # ---- products
-    Case("matmul", fnp.matmul, np.matmul, [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)), ((2, 2, 3), (3, 4)), ((2, 1, 3), (2, 3, 4)), ((0, 3), (3, 2)), ((2, 0), (0, 2))], [(-1, 1), (-1, 1)], rtol=64, batch_exact=False),
-    Case("dot_general", lambda x, y: dot.dot(x, y, contract=((1, 3), (0, 2)), batch=((0,), (3,)), strong=None), lambda x, y: np.einsum("abcd,bfda->acf", x, y), [((2, 3, 4, 2), (3, 2, 2, 2))], [(-1, 1), (-1, 1)], rtol=64, batch_exact=False),
-    Case("einsum", lambda x, y: fnp.einsum("ij,kj->ik", x, y), lambda x, y: np.einsum("ij,kj->ik", x, y), [((2, 3), (4, 3))], [(-1, 1), (-1, 1)], rtol=64, batch_exact=False),
+    Case(
+        "matmul",
+        fnp.matmul,
+        np.matmul,
+        [
+            ((3,), (3,)),
+            ((2, 3), (3,)),
+            ((3,), (3, 2)),
+            ((2, 3), (3, 4)),
+            ((2, 2, 3), (3, 4)),
+            ((2, 1, 3), (2, 3, 4)),
+            ((0, 3), (3, 2)),
+            ((2, 0), (0, 2)),
+        ],
+        [(-1, 1), (-1, 1)],
+        rtol=64,
+        batch_exact=False,
+    ),
+    Case(
+        "dot_general",
+        lambda x, y: dot.dot(x, y, contract=((1, 3), (0, 2)), batch=((0,), (3,)), strong=None),
+        lambda x, y: np.einsum("abcd,bfda->acf", x, y),
+        [((2, 3, 4, 2), (3, 2, 2, 2))],
+        [(-1, 1), (-1, 1)],
+        rtol=64,
+        batch_exact=False,
+    ),
+    Case(
+        "einsum",
+        lambda x, y: fnp.einsum("ij,kj->ik", x, y),
+        lambda x, y: np.einsum("ij,kj->ik", x, y),
+        [((2, 3), (4, 3))],
+        [(-1, 1), (-1, 1)],
+        rtol=64,
+        batch_exact=False,
+    ),
     # ---- calls
     _along("jit_call", fx.jit(lambda x: fnp.sin(x) * x), lambda x: np.sin(x) * x, rtol=16),
     _along("checkpoint", fx.checkpoint(lambda x: fnp.sin(fnp.sin(x))), lambda x: np.sin(np.sin(x)), rtol=16),
@@ -203,7 +310,13 @@ CASES: list[Case] = [
 
 def _int_ops(np_: Any, x: Any, y: Any) -> Any:
     a, b = (np_.asarray(v).astype(np.int64) if np_ is np else fnp.astype(v, np.int64) for v in (x, y))
-    return np_.floor_divide(a, b) + np_.remainder(a, b) * 3 + np_.left_shift(a, 2) + np_.right_shift(a, 1) + np_.power(a, np_.absolute(b))
+    return (
+        np_.floor_divide(a, b)
+        + np_.remainder(a, b) * 3
+        + np_.left_shift(a, 2)
+        + np_.right_shift(a, 1)
+        + np_.power(a, np_.absolute(b))
+    )
 
 
 def _recurrence(b: np.ndarray, a: np.ndarray) -> np.ndarray:

@@ -138,9 +138,7 @@ def second_order(case: Case, args: Sequence[np.ndarray]) -> None:
     def directional(*xs: Any) -> Any:
         return sum(fnp.sum(g * t) for g, t in zip(gradient(*xs), tangents, strict=True))
 
-    expected = [
-        central_difference(lambda *xs, i=i: gradient(*xs)[i], args, tangents) for i in numbers
-    ]  # fmt: skip
+    expected = [central_difference(lambda *xs, i=i: gradient(*xs)[i], args, tangents) for i in numbers]
     forward = fx.jvp(lambda *xs: gradient(*xs), args, tangents)[1]
     reverse = fx.grad(directional, numbers)(*args)
     for name, found in (("forward over reverse", forward), ("reverse over reverse", reverse)):

@@ -23,6 +23,7 @@ from fxgrad.primitives import elementwise as E
 from fxgrad.primitives import index as I
 from fxgrad.primitives import reduce as R
 from fxgrad.primitives import shape as S
+from fxgrad.primitives import transcendental as T
 from fxgrad.runtime.eager import EagerPlan, run_program
 from fxgrad.testing.bits import assert_same_bits
 from fxgrad.trace.tracing import build
@@ -83,7 +84,7 @@ def test_random_programs_have_the_bits_of_eager_evaluation(batch):
 
 
 def softmax(x):
-    shifted = E.exp(E.sub(x, R.spread(R.max_(x, axes=(1,)), x.shape, (1,))))
+    shifted = T.exp(E.sub(x, R.spread(R.max_(x, axes=(1,)), x.shape, (1,))))
     return [E.div(shifted, R.spread(R.sum_(shifted, axes=(1,)), x.shape, (1,)))]
 
 
@@ -91,7 +92,7 @@ def layer_norm(x, g, b):
     n, axis = x.dtype.type(x.shape[1]), (1,)
     centred = E.sub(x, R.spread(E.div(R.sum_(x, axes=axis), n), x.shape, axis))
     variance = E.div(R.sum_(E.mul(centred, centred), axes=axis), n)
-    scaled = E.mul(centred, R.spread(E.rsqrt(E.add(variance, x.dtype.type(1e-5))), x.shape, axis))
+    scaled = E.mul(centred, R.spread(T.rsqrt(E.add(variance, x.dtype.type(1e-5))), x.shape, axis))
     return [E.add(E.mul(scaled, S.broadcast(g, shape=x.shape, dims=(1,))), S.broadcast(b, shape=x.shape, dims=(1,)))]
 
 
@@ -105,7 +106,7 @@ def test_softmax_and_layer_norm(dtype):
 
 def test_float16_runs_as_library_steps_with_the_same_bits():
     x = floats(33, dtype="f2")
-    _, compiled = both(lambda x: [E.mul(E.exp(x), x), E.convert(x, dtype=np.dtype("f4")), R.sum_(x, axes=(0,))], x)
+    _, compiled = both(lambda x: [E.mul(T.exp(x), x), E.convert(x, dtype=np.dtype("f4")), R.sum_(x, axes=(0,))], x)
     assert {s.kind for s in compiled.steps} == {"host"}
 
 
@@ -124,7 +125,7 @@ def test_reduced_axes_that_are_not_one_walk_are_brought_in_order():
 
 def test_empty_arrays():
     x = np.zeros((0, 3), np.float32)
-    (total, columns, y), _ = both(lambda x: [E.add(R.sum_(x, axes=(0, 1)), np.float32(1)), R.sum_(x, axes=(0,)), E.exp(x)], x)
+    (total, columns, y), _ = both(lambda x: [E.add(R.sum_(x, axes=(0, 1)), np.float32(1)), R.sum_(x, axes=(0,)), T.exp(x)], x)
     assert total == 1 and columns.tolist() == [0, 0, 0] and y.shape == (0, 3)
 
 
@@ -164,7 +165,7 @@ def test_expensive_values_are_stored_and_cheap_ones_computed_again():
 
 def test_several_results_of_one_space_come_from_one_kernel():
     x = floats(100)
-    _, compiled = both(lambda x: [E.exp(x), E.mul(E.exp(x), x), E.neg(x)], x)
+    _, compiled = both(lambda x: [T.exp(x), E.mul(T.exp(x), x), E.neg(x)], x)
     assert len(compiled.steps) == 1 and compiled.text.count("exp") == 1
 
 
@@ -187,7 +188,7 @@ def test_views_are_strides():
 
 def test_scalars_join_any_kernel():
     x, s = floats(50), np.float32(3)
-    _, compiled = both(lambda x, s: [E.mul(x, E.exp(E.neg(s)))], x, s)
+    _, compiled = both(lambda x, s: [E.mul(x, T.exp(E.neg(s)))], x, s)
     assert len(compiled.steps) == 1
 
 
@@ -213,13 +214,13 @@ def test_partition_is_deterministic_and_never_cyclic():
 
 
 def test_checkpointed_regions_are_not_merged():
-    inner = build([Aval((10,), "f4")], lambda t: [E.exp(t)])
+    inner = build([Aval((10,), "f4")], lambda t: [T.exp(t)])
     program = build(
         [Aval((10,), "f4")], lambda x: [E.add(*(C.checkpoint(x, program=inner, policy=("nothing",)) for _ in range(2)))]
     )
-    plain = build([Aval((10,), "f4")], lambda x: [E.add(E.exp(x), E.exp(x))])
+    plain = build([Aval((10,), "f4")], lambda x: [E.add(T.exp(x), T.exp(x))])
     assert [e.prim.name for e in flatten(plain).eqns] == ["exp", "add"]
-    region = build([Aval((10,), "f4")], lambda x: [E.add(E.exp(x), C.checkpoint(x, program=inner, policy=("nothing",)))])
+    region = build([Aval((10,), "f4")], lambda x: [E.add(T.exp(x), C.checkpoint(x, program=inner, policy=("nothing",)))])
     assert [e.prim.name for e in flatten(region).eqns] == ["exp", "exp", "add"]
     assert_same_bits(run_program(program, [floats(10)]), compile_program(program)(floats(10)))
 
@@ -245,7 +246,7 @@ def test_results_alias_nothing():
 
 def test_arguments_in_any_layout():
     x = floats(6, 8)
-    program = traced(lambda x: [E.exp(x)], x)
+    program = traced(lambda x: [T.exp(x)], x)
     compiled = compile_program(program)
     (want,) = compiled(x)
     for y in (np.asfortranarray(x), x.astype(">f4"), np.repeat(x, 2, 1)[:, ::2], np.ma.masked_array(x)):
@@ -260,7 +261,7 @@ def test_arguments_in_any_layout():
 
 def test_errors_of_library_calls_reach_the_caller():
     x, i = floats(5), np.array([1, 7])
-    program = traced(lambda x, i: [E.exp(I.gather(x, i, axes=(0,)))], x, i)
+    program = traced(lambda x, i: [T.exp(I.gather(x, i, axes=(0,)))], x, i)
     for run in (compile_program(program), lambda *a: run_program(program, a)):
         with pytest.raises(IndexError):
             run(x, i)
@@ -292,7 +293,7 @@ def test_threads_may_compile_and_run_at_once():
     results: list = []
 
     def work(n):
-        program = traced(lambda x: [E.mul(E.exp(x), np.float32(n)), R.sum_(E.mul(x, np.float32(n)), axes=(0,))], x)
+        program = traced(lambda x: [E.mul(T.exp(x), np.float32(n)), R.sum_(E.mul(x, np.float32(n)), axes=(0,))], x)
         results.extend((n, compile_program(program)(x)) for _ in range(20))
 
     threads = [threading.Thread(target=work, args=(i % 3,)) for i in range(6)]
@@ -317,7 +318,7 @@ from fxgrad.primitives import elementwise as E, reduce as R
 from fxgrad.runtime.eager import evaluate
 from fxgrad.trace.tracing import build
 x = np.linspace(-1, 1, 100).astype("f4")
-program = build([aval_of(x)], lambda x: [E.mul(E.log1p(x * x), x), R.sum_(E.mul(x, x), axes=(0,))])
+program = build([aval_of(x)], lambda x: [E.mul(T.log1p(x * x), x), R.sum_(E.mul(x, x), axes=(0,))])
 y, s = compile_program(program)(x)
 z = evaluate(E.lin_mul, [x, x], {})[0]
 print(len(cache.generated), y.tobytes().hex()[:64], s, float(z.sum()), str(cache.cache_directory()).startswith({directory!r}))
@@ -362,7 +363,7 @@ def test_processes_may_race_and_an_unwritable_directory_is_replaced(tmp_path):
 
 def test_identical_kernels_are_generated_once():
     x = floats(123)
-    f = lambda x: [E.mul(E.exp(E.neg(x)), np.float32(1.2345))]  # noqa: E731
+    f = lambda x: [E.mul(T.exp(E.neg(x)), np.float32(1.2345))]  # noqa: E731
     compile_program(traced(f, x))(x)
     before = len(cache.generated)
     compile_program(traced(f, floats(77)))(floats(77))
@@ -375,12 +376,12 @@ def test_clearing_the_caches_leaves_executables_in_use_valid(tmp_path, monkeypat
 
     monkeypatch.setattr(config, "cache_dir", str(tmp_path))
     x = floats(50)
-    program = traced(lambda x: [E.mul(E.exp(x), np.float32(4.321))], x)
+    program = traced(lambda x: [E.mul(T.exp(x), np.float32(4.321))], x)
     compiled = compile_program(program)
     (want,) = compiled(x)
     cache.clear_caches()
     assert_same_bits(compiled(x)[0], want)
-    assert_same_bits(compile_program(traced(lambda x: [E.mul(E.exp(x), np.float32(4.321))], x))(x)[0], want)
+    assert_same_bits(compile_program(traced(lambda x: [E.mul(T.exp(x), np.float32(4.321))], x))(x)[0], want)
 
 
 def test_import_does_not_load_the_compiler():

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 import fxgrad as fx
-from fxgrad.primitives.base import REGISTRY
 from fxgrad.ir.program import Program, subprograms
+from fxgrad.primitives.base import REGISTRY
 from tests import laws
 from tests.cases import CASES, Case
 
 ALL = [pytest.param(c, id=c.name) for c in CASES]
 DIFFERENTIABLE = [pytest.param(c, id=c.name) for c in CASES if c.differentiable and "float64" in c.dtypes]
-FORWARD = [pytest.param(c, id=c.name) for c in CASES if c.differentiable and "float64" in c.dtypes and not c.extra.get("reverse_only")]
+FORWARD = [
+    pytest.param(c, id=c.name) for c in CASES if c.differentiable and "float64" in c.dtypes and not c.extra.get("reverse_only")
+]
 
 
 @pytest.mark.parametrize("case", ALL)

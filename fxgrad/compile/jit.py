@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import errors, tree
-from fxgrad.api import _wraps
+from fxgrad.api.arguments import wraps
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
 from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
-from fxgrad.trace.guards import Guards, _same
+from fxgrad.trace.guards import Guards
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace, inline
 
@@ -87,7 +87,7 @@ class Jitted:
 
     def __init__(self, f: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]):
         self._f = f
-        _wraps(f, "jit")(self)  # type: ignore[arg-type]
+        wraps(f, "jit")(self)
         self._signature = _signature(f)
         self._static_argnums, self._static_argnames = _static_names(self._signature, static_argnums, static_argnames)
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
@@ -150,7 +150,10 @@ class Jitted:
             try:
                 entry = self._entries.get(key)
             except TypeError as problem:
-                raise errors.FxTypeError(f"a static argument of the jitted '{name_of(self._f)}' is not hashable: {problem}", fix="Pass tuples instead of lists, or make it a traced argument.") from None
+                raise errors.FxTypeError(
+                    f"a static argument of the jitted '{name_of(self._f)}' is not hashable: {problem}",
+                    fix="Pass tuples instead of lists, or make it a traced argument.",
+                ) from None
             changed = entry.guards.changed() if entry is not None else "new arguments"
             if entry is not None and changed is None:
                 self._hits += 1
@@ -185,9 +188,18 @@ class Jitted:
         why = changed
         if changed == "new arguments" and self._entries:
             old = next(reversed(self._entries))
-            parts = [n for n, a, b in zip(("tree structure", "shapes or dtypes", "Python scalars against arrays", "static arguments"), old, key, strict=True) if a != b]
+            parts = [
+                n
+                for n, a, b in zip(
+                    ("tree structure", "shapes or dtypes", "Python scalars against arrays", "static arguments"),
+                    old,
+                    key,
+                    strict=True,
+                )
+                if a != b
+            ]
             why = f"{', '.join(parts)} changed: {old[1]} -> {key[1]}"
-        print(f"fxgrad: jit({name_of(self._f)}) traces: {why}", file=sys.stderr)
+        sys.stderr.write(f"fxgrad: jit({name_of(self._f)}) traces: {why}\n")
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the trace cache."""
@@ -255,9 +267,16 @@ def _static_names(signature: inspect.Signature | None, argnums: Any, argnames: A
         return numbers, names
     positional = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     numbers = tuple(n % len(positional) if n < 0 and positional else n for n in numbers)
-    unknown = [n for n in names if n not in signature.parameters and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())]
+    unknown = [
+        n
+        for n in names
+        if n not in signature.parameters and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    ]
     if unknown:
-        raise errors.FxValueError(f"jit got static_argnames={list(names)}, but the function has no parameter {unknown[0]!r}", fix=f"Its parameters are {', '.join(signature.parameters)}.")
+        raise errors.FxValueError(
+            f"jit got static_argnames={list(names)}, but the function has no parameter {unknown[0]!r}",
+            fix=f"Its parameters are {', '.join(signature.parameters)}.",
+        )
     all_numbers = sorted({*numbers, *(positional.index(n) for n in names if n in positional)})
     all_names = sorted({*names, *(positional[n] for n in numbers if n < len(positional))})
     return tuple(all_numbers), tuple(all_names)
@@ -271,8 +290,8 @@ def jit(
     """Compile a function: trace it once, fuse its operations into kernels, and run those from then on, with the same bits.
 
     Arguments:
-        f: a function of arrays, numbers and trees of them. It is traced again when shapes, dtypes or static arguments are new, or when
-            a global, closure variable or attribute it reads has been rebound. Captured arrays are read at each call.
+        f: a function of arrays, numbers and trees of them. It is traced again when shapes, dtypes or static arguments are
+            new, or when a global, closure variable or attribute it reads has been rebound. Captured arrays are read at each call.
         static_argnums, static_argnames: arguments that are part of the trace: hashable, compared by type and value.
 
     Returns:
@@ -287,5 +306,7 @@ def jit(
         np.float64(6.0)
     """
     if not callable(f):
-        raise errors.FxTypeError(f"jit takes a function, got {type(f).__name__}", fix="Write fx.jit(f), then call the result with the arguments.")
+        raise errors.FxTypeError(
+            f"jit takes a function, got {type(f).__name__}", fix="Write fx.jit(f), then call the result with the arguments."
+        )
     return Jitted(f, static_argnums, static_argnames)  # type: ignore[arg-type]

@@ -19,7 +19,9 @@ class Eqn:
 
     __slots__ = ("inputs", "outputs", "params", "prim", "source")
 
-    def __init__(self, prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], outputs: Sequence[Var], source: Any = None):
+    def __init__(
+        self, prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], outputs: Sequence[Var], source: Any = None
+    ):
         self.prim, self.inputs, self.params, self.outputs, self.source = prim, inputs, params, outputs, source
 
 
@@ -119,7 +121,9 @@ def subprograms(eqn: Eqn) -> Iterable[Program]:
 
 def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program:
     """Drop equations whose results nobody reads (and the outputs not in `used_outputs`); inputs stay as they are."""
-    outputs = [o for o, use in zip(program.outputs, used_outputs, strict=True) if use] if used_outputs is not None else program.outputs
+    outputs = (
+        [o for o, use in zip(program.outputs, used_outputs, strict=True) if use] if used_outputs is not None else program.outputs
+    )
     live: set[Var] = {o for o in outputs if type(o) is Var}
     kept: list[Eqn] = []
     for eqn in reversed(program.eqns):

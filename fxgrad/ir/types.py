@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 __all__ = ["SHORT_NAMES", "Atom", "Aval", "Lit", "Var", "aval_of", "short_name"]
 
 SHORT_NAMES = {
-    "bool": "bool", "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128",
-    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-}  # fmt: skip
+    "bool": "bool",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "c64",
+    "complex128": "c128",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+}
 LONG_NAMES = {short: np.dtype(name) for name, short in SHORT_NAMES.items()}
 
 
@@ -28,7 +39,8 @@ class Aval:
     shape: tuple[int, ...]
     dtype: np.dtype
     size: int
-    _interned: dict[tuple, Aval] = {}
+    _hash: int
+    _interned: ClassVar[dict[tuple, Aval]] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: Any) -> Aval:
         key = (shape, dtype)

@@ -136,7 +136,9 @@ def nearest_power_halves(x: Any, scale: float) -> tuple[Any, Any, Any]:
 
 
 def to_float(k: Any, like: Any) -> Any:
-    """The integer k, |k| < 2**22 (2**51), in `like`'s dtype, by two cheap operations that every CPU has."""
+    """The integer k, |k| < 2**22 (2**51), in `like`'s dtype, by an operation or two that every CPU has."""
+    if v.dtype_of(like) == np.float32:
+        return v.convert(k, np.float32)
     magic = 1.5 * 2.0 ** mantissa_bits(like)
     return v.bitcast(k + int(bits(np.asarray(magic, v.dtype_of(like)))), v.dtype_of(like)) - magic
 
@@ -144,11 +146,11 @@ def to_float(k: Any, like: Any) -> Any:
 # --- polynomials -----------------------------------------------------------------------------------------------------------
 
 
-def horner(x: Any, coefficients: Sequence[float]) -> Any:
-    """c[0] + c[1] x + c[2] x**2 + ... with the fewest operations and the longest chain."""
-    result = v.constant(x, coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        result = v.fma(result, x, v.constant(x, c))
+def horner(x: Any, coefficients: Sequence[Any]) -> Any:
+    """c[0] + c[1] x + c[2] x**2 + ... with the fewest operations and the longest chain; numbers or values, two or more."""
+    *lower, result = coefficients
+    for c in reversed(lower):
+        result = v.fma(result, x, c)
     return result
 
 

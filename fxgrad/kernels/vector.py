@@ -21,8 +21,9 @@ from llvmlite import ir
 from fxgrad.kernels.convert_rule import INT64_MIN, float_to_int
 
 __all__ = [
-    "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_int", "dtype_of", "equal", "floor", "fma",
-    "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint", "select", "sqrt", "trunc",
+    "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_int", "dtype_of", "equal", "floor",
+    "fma", "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint",
+    "select", "sqrt", "trunc",
 ]  # fmt: skip
 
 _FLOAT_SUFFIX = {"float32": "f32", "float64": "f64"}
@@ -440,7 +441,12 @@ def _gather(table: Sequence[float], index: Vec, dtype: np.dtype) -> Vec:
     i32, t, addresses = ir.IntType(32), ir.VectorType(element, lanes), ir.VectorType(ir.PointerType(), lanes)
     places = b.gep(b.bitcast(array, ir.PointerType()), [index.v], source_etype=element)
     places.type = addresses  # llvmlite types a gep by its pointer alone
-    args = [places, ir.Constant(i32, dtype.itemsize), ir.Constant(ir.VectorType(ir.IntType(1), lanes), [1] * lanes), ir.Constant(t, None)]
+    args = [
+        places,
+        ir.Constant(i32, dtype.itemsize),
+        ir.Constant(ir.VectorType(ir.IntType(1), lanes), [1] * lanes),
+        ir.Constant(t, None),
+    ]
     name = f"llvm.masked.gather.v{lanes}{_FLOAT_SUFFIX[dtype.name]}.v{lanes}p0"
     return Vec(b, b.call(b.module.declare_intrinsic(name, (), ir.FunctionType(t, [a.type for a in args])), args), dtype)
 

@@ -56,7 +56,7 @@ from numpy import (  # noqa: F401
     uint64,
     uintp,
     unsignedinteger,
-)  # fmt: skip
+)
 
 from fxgrad.numpy import elementwise as _elementwise
 from fxgrad.numpy import linalg as linalg

@@ -19,9 +19,22 @@ from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
 __all__ = [
-    "as_dtype", "broadcast_operands", "broadcast_shapes", "canonical_axes", "canonical_axis", "is_traced", "operand",
-    "promote", "refuse_out", "result_type", "shape_of", "static_int", "static_shape", "tensor", "ufunc",
-]  # fmt: skip
+    "as_dtype",
+    "broadcast_operands",
+    "broadcast_shapes",
+    "canonical_axes",
+    "canonical_axis",
+    "is_traced",
+    "operand",
+    "promote",
+    "refuse_out",
+    "result_type",
+    "shape_of",
+    "static_int",
+    "static_shape",
+    "tensor",
+    "ufunc",
+]
 
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 _SCALARS = (bool, int, float, complex)

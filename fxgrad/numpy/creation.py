@@ -26,10 +26,34 @@ from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
 __all__ = [
-    "arange", "array", "asarray", "ascontiguousarray", "astype", "copy", "diag", "empty", "empty_like", "eye", "full",
-    "full_like", "geomspace", "identity", "linspace", "logspace", "meshgrid", "ones", "ones_like", "tri", "tril",
-    "tril_indices", "triu", "triu_indices", "vander", "zeros", "zeros_like",
-]  # fmt: skip
+    "arange",
+    "array",
+    "asarray",
+    "ascontiguousarray",
+    "astype",
+    "copy",
+    "diag",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "geomspace",
+    "identity",
+    "linspace",
+    "logspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "tri",
+    "tril",
+    "tril_indices",
+    "triu",
+    "triu_indices",
+    "vander",
+    "zeros",
+    "zeros_like",
+]
 
 
 # ---- from values -----------------------------------------------------------------------------------------------------

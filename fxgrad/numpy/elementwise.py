@@ -10,6 +10,7 @@ import numpy as np
 
 from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, ufunc
 from fxgrad.primitives import elementwise as e
+from fxgrad.primitives import transcendental as tr
 
 UFUNCS: dict[str, Callable[..., Any]] = {}
 
@@ -61,7 +62,7 @@ def _fmod(x: Any, y: Any) -> Any:
 fmod = _define("fmod", _fmod, "Remainder with the sign of x.")
 
 
-_power = ufunc(np.power, _by_kind(f=e.pow, rest=e.int_pow), "x ** y.")
+_power = ufunc(np.power, _by_kind(f=tr.pow, rest=e.int_pow), "x ** y.")
 SMALL_EXPONENT = 64  # squaring beats pow up to here, and stays within a few ulp
 
 
@@ -98,21 +99,21 @@ UFUNCS["float_power"] = float_power
 square = _define("square", lambda x: e.integer_pow(x, n=2), "x * x.")
 reciprocal = _define("reciprocal", _by_kind(f=e.reciprocal, rest=lambda x: e.floordiv(_is(x, 1), x)), "1 / x.")
 sqrt = _define("sqrt", e.sqrt, "Square root.")
-cbrt = _define("cbrt", e.cbrt, "Cube root.")
-exp = _define("exp", e.exp, "e ** x.")
-expm1 = _define("expm1", e.expm1, "e ** x - 1, accurate near 0.")
-log = _define("log", e.log, "Natural logarithm.")
-log1p = _define("log1p", e.log1p, "log(1 + x), accurate near 0.")
-exp2 = _define("exp2", lambda x: e.pow(_is(x, 2), x), "2 ** x.")
+cbrt = _define("cbrt", tr.cbrt, "Cube root.")
+exp = _define("exp", tr.exp, "e ** x.")
+expm1 = _define("expm1", tr.expm1, "e ** x - 1, accurate near 0.")
+log = _define("log", tr.log, "Natural logarithm.")
+log1p = _define("log1p", tr.log1p, "log(1 + x), accurate near 0.")
+exp2 = _define("exp2", lambda x: tr.pow(_is(x, 2), x), "2 ** x.")
 log2 = _define("log2", lambda x: _log_base(x, 2), "Base-2 logarithm.")
 log10 = _define("log10", lambda x: _log_base(x, 10), "Base-10 logarithm.")
 
 
 def _log_base(x: Any, base: int) -> Any:
     """log(x)/log(base), rounded to the exact exponent where x is a power of the base."""
-    y = e.mul(e.log(x), _is(x, 1 / math.log(base)))
+    y = e.mul(tr.log(x), _is(x, 1 / math.log(base)))
     n = e.round_(y)
-    exact = e.and_(e.eq(e.pow(_is(x, base), n), x), e.lt(e.abs_(e.sub(y, n)), _is(x, 1e-3)))
+    exact = e.and_(e.eq(tr.pow(_is(x, base), n), x), e.lt(e.abs_(e.sub(y, n)), _is(x, 1e-3)))
     # y - (y - n) has the derivative of y and, where exact, the value n
     return e.select(exact, e.add(e.sub(y, _constant(y)), n), y)
 
@@ -123,16 +124,16 @@ def _constant(x: Any) -> Any:
     return stop_gradient(x)
 
 
-sin = _define("sin", e.sin, "Sine.")
-cos = _define("cos", e.cos, "Cosine.")
-tan = _define("tan", e.tan, "Tangent.")
-arcsin = _define("arcsin", e.asin, "Inverse sine.", "asin")
-arccos = _define("arccos", e.acos, "Inverse cosine.", "acos")
-arctan = _define("arctan", e.atan, "Inverse tangent.", "atan")
-arctan2 = _define("arctan2", e.atan2, "Angle of the point (x, y).", "atan2")
-sinh = _define("sinh", e.sinh, "Hyperbolic sine.")
-cosh = _define("cosh", e.cosh, "Hyperbolic cosine.")
-tanh = _define("tanh", e.tanh, "Hyperbolic tangent.")
+sin = _define("sin", tr.sin, "Sine.")
+cos = _define("cos", tr.cos, "Cosine.")
+tan = _define("tan", tr.tan, "Tangent.")
+arcsin = _define("arcsin", tr.asin, "Inverse sine.", "asin")
+arccos = _define("arccos", tr.acos, "Inverse cosine.", "acos")
+arctan = _define("arctan", tr.atan, "Inverse tangent.", "atan")
+arctan2 = _define("arctan2", tr.atan2, "Angle of the point (x, y).", "atan2")
+sinh = _define("sinh", tr.sinh, "Hyperbolic sine.")
+cosh = _define("cosh", tr.cosh, "Hyperbolic cosine.")
+tanh = _define("tanh", tr.tanh, "Hyperbolic tangent.")
 
 
 def _asinh(x: Any) -> Any:
@@ -141,8 +142,8 @@ def _asinh(x: Any) -> Any:
     large = e.gt(a, _is(x, 1e8))
     safe = e.select(large, one, a)
     square_ = e.mul(safe, safe)
-    small_value = e.log1p(e.add(safe, e.div(square_, e.add(one, e.sqrt(e.add(one, square_))))))
-    value = e.select(large, e.add(e.log(e.select(large, a, one)), _is(x, math.log(2))), small_value)
+    small_value = tr.log1p(e.add(safe, e.div(square_, e.add(one, e.sqrt(e.add(one, square_))))))
+    value = e.select(large, e.add(tr.log(e.select(large, a, one)), _is(x, math.log(2))), small_value)
     return e.select(e.lt(x, _is(x, 0)), e.neg(value), e.select(e.eq(x, _is(x, 0)), x, value))
 
 
@@ -150,14 +151,14 @@ def _acosh(x: Any) -> Any:
     one = _is(x, 1)
     large = e.gt(x, _is(x, 1e8))
     t = e.sub(e.select(large, one, x), one)
-    small_value = e.log1p(e.add(t, e.sqrt(e.add(e.mul(_is(x, 2), t), e.mul(t, t)))))
-    return e.select(large, e.add(e.log(e.select(large, x, one)), _is(x, math.log(2))), small_value)
+    small_value = tr.log1p(e.add(t, e.sqrt(e.add(e.mul(_is(x, 2), t), e.mul(t, t)))))
+    return e.select(large, e.add(tr.log(e.select(large, x, one)), _is(x, math.log(2))), small_value)
 
 
 arcsinh = _define("arcsinh", _asinh, "Inverse hyperbolic sine.", "asinh")
 arccosh = _define("arccosh", _acosh, "Inverse hyperbolic cosine.", "acosh")
 arctanh = _define(
-    "arctanh", lambda x: e.mul(_is(x, 0.5), e.sub(e.log1p(x), e.log1p(e.neg(x)))), "Inverse hyperbolic tangent.", "atanh"
+    "arctanh", lambda x: e.mul(_is(x, 0.5), e.sub(tr.log1p(x), tr.log1p(e.neg(x)))), "Inverse hyperbolic tangent.", "atanh"
 )
 
 
@@ -186,7 +187,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
 
 def _softplus_gap(x: Any, y: Any) -> Any:
     gap = e.select(e.eq(x, y), _is(x, 0), e.sub(x, y))
-    return e.log1p(e.exp(e.neg(e.abs_(gap))))
+    return tr.log1p(tr.exp(e.neg(e.abs_(gap))))
 
 
 logaddexp = _define("logaddexp", _logaddexp, "log(exp(x) + exp(y)) without overflow.")

@@ -31,9 +31,26 @@ from fxgrad.primitives import dot as d
 from fxgrad.primitives import elementwise as e
 
 __all__ = [
-    "cross", "diagonal", "dot", "inner", "kron", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "matvec",
-    "multi_dot", "norm", "outer", "tensordot", "trace", "vdot", "vecdot", "vecmat", "vector_norm",
-]  # fmt: skip
+    "cross",
+    "diagonal",
+    "dot",
+    "inner",
+    "kron",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_transpose",
+    "matvec",
+    "multi_dot",
+    "norm",
+    "outer",
+    "tensordot",
+    "trace",
+    "vdot",
+    "vecdot",
+    "vecmat",
+    "vector_norm",
+]
 
 LinAlgError = np.linalg.LinAlgError
 

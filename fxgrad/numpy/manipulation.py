@@ -23,11 +23,38 @@ from fxgrad.numpy.core import (
 from fxgrad.primitives import shape as s
 
 __all__ = [
-    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block", "broadcast_arrays", "broadcast_to",
-    "column_stack", "concat", "concatenate", "dsplit", "dstack", "expand_dims", "hsplit", "hstack", "matrix_transpose",
-    "moveaxis", "permute_dims", "ravel", "reshape", "rollaxis", "row_stack", "split", "squeeze", "stack", "swapaxes",
-    "transpose", "unstack", "vsplit", "vstack",
-]  # fmt: skip
+    "append",
+    "array_split",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block",
+    "broadcast_arrays",
+    "broadcast_to",
+    "column_stack",
+    "concat",
+    "concatenate",
+    "dsplit",
+    "dstack",
+    "expand_dims",
+    "hsplit",
+    "hstack",
+    "matrix_transpose",
+    "moveaxis",
+    "permute_dims",
+    "ravel",
+    "reshape",
+    "rollaxis",
+    "row_stack",
+    "split",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "transpose",
+    "unstack",
+    "vsplit",
+    "vstack",
+]
 
 # ---- shapes and axes -------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ WRITTEN_WITH = {
     "bincount": "Write np.zeros(n).at[i].add(w).",
     "fft": "There is no fast Fourier transform yet.",
     "svd": "There is no singular value decomposition yet.",
-}  # fmt: skip
+}
 
 
 class UnsupportedNameError(errors.UnsupportedError, AttributeError):

@@ -18,10 +18,33 @@ from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import reduce as r
 
 __all__ = [
-    "allclose", "angle", "array_equal", "conj", "conjugate", "convolve", "corrcoef", "correlate", "cov", "diff", "ediff1d",
-    "fix", "gradient", "imag", "interp", "isclose", "isneginf", "isposinf", "isreal", "ldexp", "modf", "polyval", "real",
-    "sinc", "trapezoid", "unwrap",
-]  # fmt: skip
+    "allclose",
+    "angle",
+    "array_equal",
+    "conj",
+    "conjugate",
+    "convolve",
+    "corrcoef",
+    "correlate",
+    "cov",
+    "diff",
+    "ediff1d",
+    "fix",
+    "gradient",
+    "imag",
+    "interp",
+    "isclose",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "ldexp",
+    "modf",
+    "polyval",
+    "real",
+    "sinc",
+    "trapezoid",
+    "unwrap",
+]
 
 # ---- complex numbers, of which only the real ones are here -----------------------------------------------------------------
 

@@ -15,8 +15,18 @@ from fxgrad.primitives import shape as s
 from fxgrad.trace.tracer import Tracer
 
 __all__ = [
-    "delete", "flip", "fliplr", "flipud", "insert", "pad", "repeat", "resize", "roll", "rot90", "tile",
-]  # fmt: skip
+    "delete",
+    "flip",
+    "fliplr",
+    "flipud",
+    "insert",
+    "pad",
+    "repeat",
+    "resize",
+    "roll",
+    "rot90",
+    "tile",
+]
 
 
 def flip(m: Any, axis: Any = None) -> Any:

@@ -25,9 +25,19 @@ from fxgrad.primitives import shape as s
 from fxgrad.trace.tracer import Tracer
 
 __all__ = [
-    "argwhere", "choose", "compress", "diagonal", "extract", "flatnonzero", "nonzero", "piecewise", "select", "take",
-    "take_along_axis", "trace",
-]  # fmt: skip
+    "argwhere",
+    "choose",
+    "compress",
+    "diagonal",
+    "extract",
+    "flatnonzero",
+    "nonzero",
+    "piecewise",
+    "select",
+    "take",
+    "take_along_axis",
+    "trace",
+]
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:

@@ -255,15 +255,25 @@ def elementwise(
         if partials is None:
             return [y], [None]
         terms = [
-            lin_mul(t, p(y, *primals, **params)) for t, p in zip(tangents, partials, strict=True) if t is not None and p is not None
+            lin_mul(t, p(y, *primals, **params))
+            for t, p in zip(tangents, partials, strict=True)
+            if t is not None and p is not None
         ]
         return [y], [add_tangents(terms)]
 
     prim = Primitive(
-        name, "map", _elementwise_typ(name, result, operands), doc,
-        jvp=jvp, transpose=transpose, batch=batch_elementwise(lambda: prim), body=body, numpy=numpy,
-        supports=supports or (float_kernels if operands == "f" else None), cheap=cheap,
-    )  # fmt: skip
+        name,
+        "map",
+        _elementwise_typ(name, result, operands),
+        doc,
+        jvp=jvp,
+        transpose=transpose,
+        batch=batch_elementwise(lambda: prim),
+        body=body,
+        numpy=numpy,
+        supports=supports or (float_kernels if operands == "f" else None),
+        cheap=cheap,
+    )
     return register(prim)
 
 

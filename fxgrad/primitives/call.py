@@ -79,11 +79,23 @@ def _call(name: str, doc: Doc, saveable_of: Callable[[dict[str, Any]], Saveable 
         arrived = iter([next(found) if nz else None for nz in in_nonzero])
         return [next(arrived) if is_linear else None for is_linear in linear]
 
-    def batch_rule(size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, **params: Any) -> tuple[list, list[bool]]:
+    def batch_rule(
+        size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, **params: Any
+    ) -> tuple[list, list[bool]]:
         wide, out_batched = vmap(program, batched, size)
         return _list(prim(*args, program=wide, **params)), list(out_batched)
 
-    prim = Primitive(name, "call", _call_typ, doc, jvp=jvp_rule, transpose=transpose_rule, batch=batch_rule, split=split_rule, prune=_prune_call)
+    prim = Primitive(
+        name,
+        "call",
+        _call_typ,
+        doc,
+        jvp=jvp_rule,
+        transpose=transpose_rule,
+        batch=batch_rule,
+        split=split_rule,
+        prune=_prune_call,
+    )
     return register(prim)
 
 
@@ -91,7 +103,9 @@ def _list(outs: Any) -> list:
     return list(outs) if isinstance(outs, (list, tuple)) else [outs]
 
 
-jit_call = _call("jit_call", Doc("a compiled function applied to its operands", "the compiled transpose"), saveable_of=lambda params: None)
+jit_call = _call(
+    "jit_call", Doc("a compiled function applied to its operands", "the compiled transpose"), saveable_of=lambda params: None
+)
 
 
 def _policy_of(params: dict[str, Any]) -> Saveable:
@@ -107,9 +121,14 @@ def _policy_of(params: dict[str, Any]) -> Saveable:
 
 
 checkpoint = _call(
-    "checkpoint", Doc("a function whose intermediate values are computed again on the way back", "replay, then the transpose", "Griewank, Walther (2000)"),
+    "checkpoint",
+    Doc(
+        "a function whose intermediate values are computed again on the way back",
+        "replay, then the transpose",
+        "Griewank, Walther (2000)",
+    ),
     saveable_of=_policy_of,
-)  # fmt: skip
+)
 
 # ---- custom derivatives --------------------------------------------------------------------------------------------------
 
@@ -154,7 +173,9 @@ def _float_tangents(tangents: Sequence[Any], program: Program, captured: int) ->
     return [instantiate(t, a) for t, a in pairs if is_float(a.dtype)]
 
 
-def _custom_jvp_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, rule: Program | None, captured: int) -> tuple[list, list[bool]]:
+def _custom_jvp_batch(
+    size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, rule: Program | None, captured: int
+) -> tuple[list, list[bool]]:
     full = batch_together(size, args, batched)
     wide = _batched_everywhere(program, size)
     wide_rule = rule and _batched_everywhere(rule, size)
@@ -178,10 +199,14 @@ def _batched_everywhere(program: Program, size: int) -> Program:
 
 custom_jvp_call = register(
     Primitive(
-        "custom_jvp_call", "call", _custom_typ, Doc("a function with a derivative given by its user", "transpose of the given rule"),
-        jvp=_custom_jvp_rule, batch=_custom_jvp_batch,
+        "custom_jvp_call",
+        "call",
+        _custom_typ,
+        Doc("a function with a derivative given by its user", "transpose of the given rule"),
+        jvp=_custom_jvp_rule,
+        batch=_custom_jvp_batch,
     )
-)  # fmt: skip
+)
 
 
 def _custom_vjp_jvp(
@@ -193,24 +218,39 @@ def _custom_vjp_jvp(
         raise _too_deep("custom_vjp")
     outs = inline(fwd, primals)
     n = len(program.outputs)
-    moved = iter(_list(custom_vjp_linear(*outs[n:], *_float_tangents(tangents, program, captured), bwd=bwd, residuals=len(outs) - n)))
+    moved = iter(
+        _list(custom_vjp_linear(*outs[n:], *_float_tangents(tangents, program, captured), bwd=bwd, residuals=len(outs) - n))
+    )
     return outs[:n], [next(moved) if is_float(o.aval.dtype) else None for o in program.outputs]
 
 
 def _custom_vjp_batch(
-    size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, fwd: Program | None, bwd: Program | None, captured: int
+    size: int,
+    args: Sequence[Any],
+    batched: Sequence[bool],
+    *,
+    program: Program,
+    fwd: Program | None,
+    bwd: Program | None,
+    captured: int,
 ) -> tuple[list, list[bool]]:
     full = batch_together(size, args, batched)
     wide, wide_fwd, wide_bwd = (p and _batched_everywhere(p, size) for p in (program, fwd, bwd))
-    return _list(custom_vjp_call(*full, program=wide, fwd=wide_fwd, bwd=wide_bwd, captured=captured)), [True] * len(program.outputs)
+    return _list(custom_vjp_call(*full, program=wide, fwd=wide_fwd, bwd=wide_bwd, captured=captured)), [True] * len(
+        program.outputs
+    )
 
 
 custom_vjp_call = register(
     Primitive(
-        "custom_vjp_call", "call", _custom_typ, Doc("a function with a pullback given by its user", "the given pullback"),
-        jvp=_custom_vjp_jvp, batch=_custom_vjp_batch,
+        "custom_vjp_call",
+        "call",
+        _custom_typ,
+        Doc("a function with a pullback given by its user", "the given pullback"),
+        jvp=_custom_vjp_jvp,
+        batch=_custom_vjp_batch,
     )
-)  # fmt: skip
+)
 
 
 def _linear_typ(*avals: Aval, bwd: Program, residuals: int) -> list[Aval]:
@@ -231,7 +271,9 @@ def _linear_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, bwd: Program
     return [None] * residuals + inline(bwd, [*inputs[:residuals], *full])
 
 
-def _linear_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, bwd: Program, residuals: int) -> tuple[list, list[bool]]:
+def _linear_batch(
+    size: int, args: Sequence[Any], batched: Sequence[bool], *, bwd: Program, residuals: int
+) -> tuple[list, list[bool]]:
     wide = _batched_everywhere(bwd, size)
     outs = _list(custom_vjp_linear(*batch_together(size, args, batched), bwd=wide, residuals=residuals))
     return outs, [True] * len(outs)
@@ -243,10 +285,16 @@ def _linear_refuse(*args: Any, **params: Any) -> Any:
 
 custom_vjp_linear = register(
     Primitive(
-        "custom_vjp_linear", "host", _linear_typ, Doc("the linear map known only by its transpose", "the pullback given to custom_vjp"),
-        jvp=_linear_jvp, transpose=_linear_transpose, batch=_linear_batch, numpy=_linear_refuse,
+        "custom_vjp_linear",
+        "host",
+        _linear_typ,
+        Doc("the linear map known only by its transpose", "the pullback given to custom_vjp"),
+        jvp=_linear_jvp,
+        transpose=_linear_transpose,
+        batch=_linear_batch,
+        numpy=_linear_refuse,
     )
-)  # fmt: skip
+)
 
 # ---- identities that steer transforms ------------------------------------------------------------------------------------
 
@@ -256,10 +304,15 @@ def _identity(name: str, doc: Doc, tangent: bool) -> Primitive:
         return [prim(primals[0], **params)], [tangents[0] if tangent else None]
 
     prim = Primitive(
-        name, "view", lambda x, **params: [x], doc,
-        jvp=jvp_rule, batch=lambda size, args, batched, **params: ([prim(args[0], **params)], [True]),
-        transpose=lambda cts, inputs, **params: [cts[0]], numpy=lambda x, **params: x,
-    )  # fmt: skip
+        name,
+        "view",
+        lambda x, **params: [x],
+        doc,
+        jvp=jvp_rule,
+        batch=lambda size, args, batched, **params: ([prim(args[0], **params)], [True]),
+        transpose=lambda cts, inputs, **params: [cts[0]],
+        numpy=lambda x, **params: x,
+    )
     return register(prim)
 
 

@@ -32,7 +32,9 @@ def _dot_typ(x: Aval, y: Aval, *, contract: Pair, batch: Pair, strong: int | Non
     return [Aval(tuple(shape), x.dtype)]
 
 
-def _dot_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, contract: Pair, batch: Pair, strong: int | None) -> tuple[list, list]:
+def _dot_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, contract: Pair, batch: Pair, strong: int | None
+) -> tuple[list, list]:
     (x, y), (tx, ty) = primals, tangents
     terms = [
         None if tx is None else dot(tx, y, contract=contract, batch=batch, strong=0),
@@ -67,7 +69,9 @@ def _is_value(x: Any) -> bool:
     return not isinstance(x, Linear)
 
 
-def _dot_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, contract: Pair, batch: Pair, strong: int | None) -> tuple[list, list[bool]]:
+def _dot_batch(
+    size: int, args: Sequence[Any], batched: Sequence[bool], *, contract: Pair, batch: Pair, strong: int | None
+) -> tuple[list, list[bool]]:
     def up(axes: tuple[int, ...], moved: bool) -> tuple[int, ...]:
         return tuple(i + 1 for i in axes) if moved else axes
 
@@ -112,7 +116,18 @@ def _annihilate(z: np.ndarray, a: np.ndarray, b: np.ndarray, strong: int) -> Non
 
 dot = register(
     Primitive(
-        "dot", "host", _dot_typ, Doc("sum of products over contracted axes, side by side over batch axes", "g contracted with the other operand over its free axes", "Giles (2008), 2.2"),
-        jvp=_dot_jvp, transpose=_dot_transpose, batch=_dot_batch, numpy=_dot_numpy, cheap=False,
+        "dot",
+        "host",
+        _dot_typ,
+        Doc(
+            "sum of products over contracted axes, side by side over batch axes",
+            "g contracted with the other operand over its free axes",
+            "Giles (2008), 2.2",
+        ),
+        jvp=_dot_jvp,
+        transpose=_dot_transpose,
+        batch=_dot_batch,
+        numpy=_dot_numpy,
+        cheap=False,
     )
-)  # fmt: skip
+)

@@ -13,8 +13,18 @@ import numpy as np
 
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.base import (
-    Doc, Linear, Primitive, add_tangents, batch_elementwise, elementwise, elementwise_shape, is_float, kernel_dtypes, register, type_error,
-)  # fmt: skip
+    Doc,
+    Linear,
+    Primitive,
+    add_tangents,
+    batch_elementwise,
+    elementwise,
+    elementwise_shape,
+    is_float,
+    kernel_dtypes,
+    register,
+    type_error,
+)
 
 NUMBERS = "fciu"
 REALS = "fiub"
@@ -47,24 +57,43 @@ def _linear_all(name: str, body: Any, numpy: Any, doc: Doc, tangent: Any, transp
         return transpose(cts[0], inputs)
 
     prim = Primitive(
-        name, "map", _same_dtype_typ(name, NUMBERS), doc,
-        jvp=jvp, transpose=transposed, batch=batch_elementwise(lambda: prim), body=body, numpy=numpy,
-    )  # fmt: skip
+        name,
+        "map",
+        _same_dtype_typ(name, NUMBERS),
+        doc,
+        jvp=jvp,
+        transpose=transposed,
+        batch=batch_elementwise(lambda: prim),
+        body=body,
+        numpy=numpy,
+    )
     return register(prim)
 
 
 neg = _linear_all(
-    "neg", lambda k, x: -x, np.negative, Doc("-x", "-g"),
-    tangent=lambda t: neg(t), transpose=lambda g, xs: [neg(g)],
-)  # fmt: skip
+    "neg",
+    lambda k, x: -x,
+    np.negative,
+    Doc("-x", "-g"),
+    tangent=lambda t: neg(t),
+    transpose=lambda g, xs: [neg(g)],
+)
 add = _linear_all(
-    "add", lambda k, x, y: x + y, np.add, Doc("x + y", "g, g"),
-    tangent=lambda s, t: add_tangents([s, t]), transpose=lambda g, xs: [g, g],
-)  # fmt: skip
+    "add",
+    lambda k, x, y: x + y,
+    np.add,
+    Doc("x + y", "g, g"),
+    tangent=lambda s, t: add_tangents([s, t]),
+    transpose=lambda g, xs: [g, g],
+)
 sub = _linear_all(
-    "sub", lambda k, x, y: x - y, np.subtract, Doc("x - y", "g, -g"),
-    tangent=lambda s, t: s if t is None else neg(t) if s is None else sub(s, t), transpose=lambda g, xs: [g, neg(g)],
-)  # fmt: skip
+    "sub",
+    lambda k, x, y: x - y,
+    np.subtract,
+    Doc("x - y", "g, -g"),
+    tangent=lambda s, t: s if t is None else neg(t) if s is None else sub(s, t),
+    transpose=lambda g, xs: [g, neg(g)],
+)
 
 
 def _strong(name: str, body: Any, doc: Doc, by_second: Any) -> Primitive:
@@ -78,10 +107,16 @@ def _strong(name: str, body: Any, doc: Doc, by_second: Any) -> Primitive:
         return [prim(cts[0], inputs[1]), None]
 
     prim = Primitive(
-        name, "map", _same_dtype_typ(name, "fc"), doc,
-        jvp=jvp, transpose=transpose, batch=batch_elementwise(lambda: prim), body=body,
+        name,
+        "map",
+        _same_dtype_typ(name, "fc"),
+        doc,
+        jvp=jvp,
+        transpose=transpose,
+        batch=batch_elementwise(lambda: prim),
+        body=body,
         supports=kernel_dtypes,
-    )  # fmt: skip
+    )
     return register(prim)
 
 
@@ -119,11 +154,17 @@ def _convert_numpy(x: Any, *, dtype: np.dtype) -> Any:
 
 convert = register(
     Primitive(
-        "convert", "map", _convert_typ, Doc("x in another dtype", "g in the dtype of x"),
-        jvp=_convert_jvp, transpose=lambda cts, inputs, *, dtype: [convert(cts[0], dtype=inputs[0].aval.dtype)],
-        batch=batch_elementwise(lambda: convert), body=lambda k, x, *, dtype: k.convert(x, dtype), numpy=_convert_numpy,
+        "convert",
+        "map",
+        _convert_typ,
+        Doc("x in another dtype", "g in the dtype of x"),
+        jvp=_convert_jvp,
+        transpose=lambda cts, inputs, *, dtype: [convert(cts[0], dtype=inputs[0].aval.dtype)],
+        batch=batch_elementwise(lambda: convert),
+        body=lambda k, x, *, dtype: k.convert(x, dtype),
+        numpy=_convert_numpy,
     )
-)  # fmt: skip
+)
 
 
 def _select_typ(mask: Aval, a: Aval, b: Aval) -> list[Aval]:
@@ -148,14 +189,19 @@ def _select_transpose(cts: Sequence[Any], inputs: Sequence[Any]) -> list:
 
 select = register(
     Primitive(
-        "select", "map", _select_typ, Doc("a where mask, else b", "g where mask, else 0; 0 where mask, else g"),
-        jvp=_select_jvp, transpose=_select_transpose, batch=batch_elementwise(lambda: select),
-        body=lambda k, m, a, b: k.select(m, a, b), numpy=lambda m, a, b: np.where(m, a, b),
+        "select",
+        "map",
+        _select_typ,
+        Doc("a where mask, else b", "g where mask, else 0; 0 where mask, else g"),
+        jvp=_select_jvp,
+        transpose=_select_transpose,
+        batch=batch_elementwise(lambda: select),
+        body=lambda k, m, a, b: k.select(m, a, b),
+        numpy=lambda m, a, b: np.where(m, a, b),
     )
-)  # fmt: skip
+)
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
-
 
 
 def _factor_transpose(strong: Callable[..., Any]) -> Callable[..., list]:
@@ -171,9 +217,15 @@ def _factor_transpose(strong: Callable[..., Any]) -> Callable[..., list]:
 
 
 mul = elementwise(
-    "mul", lambda k, x, y: x * y, Doc("x * y", "g*y, g*x"), partials=(lambda z, x, y: y, lambda z, x, y: x),
-    numpy=np.multiply, operands=NUMBERS, supports=kernel_dtypes, transpose=_factor_transpose(lambda g, r: lin_mul(g, r)),
-)  # fmt: skip
+    "mul",
+    lambda k, x, y: x * y,
+    Doc("x * y", "g*y, g*x"),
+    partials=(lambda z, x, y: y, lambda z, x, y: x),
+    numpy=np.multiply,
+    operands=NUMBERS,
+    supports=kernel_dtypes,
+    transpose=_factor_transpose(lambda g, r: lin_mul(g, r)),
+)
 
 
 def _div_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
@@ -186,10 +238,17 @@ def _div_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, lis
 
 div = register(
     Primitive(
-        "div", "map", _same_dtype_typ("div", "fc"), Doc("x / y", "g/y, -g*(x/y)/y"),
-        jvp=_div_jvp, transpose=_factor_transpose(lambda g, r: lin_div(g, r)), batch=batch_elementwise(lambda: div), body=lambda k, x, y: x / y, numpy=np.true_divide,
+        "div",
+        "map",
+        _same_dtype_typ("div", "fc"),
+        Doc("x / y", "g/y, -g*(x/y)/y"),
+        jvp=_div_jvp,
+        transpose=_factor_transpose(lambda g, r: lin_div(g, r)),
+        batch=batch_elementwise(lambda: div),
+        body=lambda k, x, y: x / y,
+        numpy=np.true_divide,
     )
-)  # fmt: skip
+)
 
 
 def _rem_body(k: Any, x: Any, y: Any) -> Any:
@@ -197,37 +256,29 @@ def _rem_body(k: Any, x: Any, y: Any) -> Any:
 
 
 rem = elementwise(
-    "rem", _rem_body, Doc("x - y*floor(x/y), the sign of y (NumPy's remainder)", "g, -g*floor(x/y)"),
+    "rem",
+    _rem_body,
+    Doc("x - y*floor(x/y), the sign of y (NumPy's remainder)", "g, -g*floor(x/y)"),
     partials=(lambda z, x, y: ones_like(z), lambda z, x, y: neg(floor(div(x, y)))),
-    numpy=np.remainder, operands="fiu", supports=kernel_dtypes, cheap=False,
-)  # fmt: skip
+    numpy=np.remainder,
+    operands="fiu",
+    supports=kernel_dtypes,
+    cheap=False,
+)
 floordiv = elementwise(
-    "floordiv", lambda k, x, y: k.divide_int(x, y), Doc("floor(x / y) of integers; x // 0 is 0", "none (integers)"),
-    partials=None, numpy=np.floor_divide, operands="iu", supports=kernel_dtypes, cheap=False,
-)  # fmt: skip
-
-
-def _pow_by_x(z: Any, x: Any, y: Any) -> Any:
-    """y * x**(y-1), and 0 where y = 0, so that x**0 has slope 0 also at x = 0."""
-    zero, one = eq(y, y.dtype.type(0)), z.dtype.type(1)
-    return select(zero, z.dtype.type(0), mul(y, pow(x, select(zero, one, sub(y, one)))))
-
-
-def _pow_by_y(z: Any, x: Any, y: Any) -> Any:
-    """z * log(x), and 0 where x = 0 and y >= 0 (the function is constant there)."""
-    none, one = z.dtype.type(0), z.dtype.type(1)
-    flat = and_(eq(x, none), ge(y, none))
-    return select(flat, none, mul(z, log(select(flat, one, x))))
+    "floordiv",
+    lambda k, x, y: k.divide_int(x, y),
+    Doc("floor(x / y) of integers; x // 0 is 0", "none (integers)"),
+    partials=None,
+    numpy=np.floor_divide,
+    operands="iu",
+    supports=kernel_dtypes,
+    cheap=False,
+)
 
 
 def ones_like(x: Any) -> Any:
     return np.ones((), x.dtype)[()]
-
-
-pow = elementwise(
-    "pow", lambda k, x, y: k.pow(x, y), Doc("x ** y", "g*y*x**(y-1) (0 if y = 0), g*z*log(x) (0 if x = 0 <= y)", DLMF.format("4.2.E27")),
-    partials=(_pow_by_x, _pow_by_y), operands="f", cheap=False,
-)  # fmt: skip
 
 
 def _int_power(x: Any, n: int, one: Any) -> Any:
@@ -253,9 +304,14 @@ def _integer_pow_numpy(x: Any, *, n: int) -> Any:
 
 
 integer_pow = elementwise(
-    "integer_pow", _integer_pow_body, Doc("x ** n, n a fixed integer, by repeated squaring", "g*n*x**(n-1)", DLMF.format("4.2.E27")),
-    partials=(lambda y, x, *, n: _integer_pow_slope(x, n),), numpy=_integer_pow_numpy, operands=NUMBERS, supports=kernel_dtypes,
-)  # fmt: skip
+    "integer_pow",
+    _integer_pow_body,
+    Doc("x ** n, n a fixed integer, by repeated squaring", "g*n*x**(n-1)", DLMF.format("4.2.E27")),
+    partials=(lambda y, x, *, n: _integer_pow_slope(x, n),),
+    numpy=_integer_pow_numpy,
+    operands=NUMBERS,
+    supports=kernel_dtypes,
+)
 
 
 def _integer_pow_slope(x: Any, n: int) -> Any:
@@ -270,13 +326,23 @@ def _absolute_slope(y: Any, x: Any) -> Any:
 
 
 abs_ = elementwise(
-    "abs", lambda k, x: k.absolute(x), Doc("|x|", "g*sign(x); 0 at 0"), partials=(_absolute_slope,),
-    numpy=np.absolute, operands="fiu", supports=kernel_dtypes,
-)  # fmt: skip
+    "abs",
+    lambda k, x: k.absolute(x),
+    Doc("|x|", "g*sign(x); 0 at 0"),
+    partials=(_absolute_slope,),
+    numpy=np.absolute,
+    operands="fiu",
+    supports=kernel_dtypes,
+)
 sign = elementwise(
-    "sign", lambda k, x: k.select(x > 0, k.constant(x, 1), k.select(x < 0, k.constant(x, -1), k.select(x == 0, k.constant(x, 0), x))),
-    Doc("-1, 0, 1, or NaN", "0"), partials=None, numpy=np.sign, operands="fiu", supports=kernel_dtypes,
-)  # fmt: skip
+    "sign",
+    lambda k, x: k.select(x > 0, k.constant(x, 1), k.select(x < 0, k.constant(x, -1), k.select(x == 0, k.constant(x, 0), x))),
+    Doc("-1, 0, 1, or NaN", "0"),
+    partials=None,
+    numpy=np.sign,
+    operands="fiu",
+    supports=kernel_dtypes,
+)
 
 
 def _share(by: Callable[[Any, Any], Any]) -> Any:
@@ -290,22 +356,33 @@ def _share(by: Callable[[Any, Any], Any]) -> Any:
 
 
 maximum = elementwise(
-    "maximum", lambda k, x, y: k.maximum(x, y), Doc("the larger; NaN if either is", "g to the larger, g/2 to each of a tie"),
-    partials=_share(lambda a, b: gt(a, b)), operands=REALS, supports=kernel_dtypes,
-)  # fmt: skip
+    "maximum",
+    lambda k, x, y: k.maximum(x, y),
+    Doc("the larger; NaN if either is", "g to the larger, g/2 to each of a tie"),
+    partials=_share(lambda a, b: gt(a, b)),
+    operands=REALS,
+    supports=kernel_dtypes,
+)
 minimum = elementwise(
-    "minimum", lambda k, x, y: k.minimum(x, y), Doc("the smaller; NaN if either is", "g to the smaller, g/2 to each of a tie"),
-    partials=_share(lambda a, b: lt(a, b)), operands=REALS, supports=kernel_dtypes,
-)  # fmt: skip
+    "minimum",
+    lambda k, x, y: k.minimum(x, y),
+    Doc("the smaller; NaN if either is", "g to the smaller, g/2 to each of a tie"),
+    partials=_share(lambda a, b: lt(a, b)),
+    operands=REALS,
+    supports=kernel_dtypes,
+)
 clip = elementwise(
-    "clip", lambda k, x, lo, hi: k.minimum(k.maximum(x, lo), hi), Doc("min(max(x, lo), hi)", "g where lo <= x <= hi, else 0; to the bounds where they are taken"),
+    "clip",
+    lambda k, x, lo, hi: k.minimum(k.maximum(x, lo), hi),
+    Doc("min(max(x, lo), hi)", "g where lo <= x <= hi, else 0; to the bounds where they are taken"),
     partials=(
         lambda y, x, lo, hi: _indicator(and_(ge(x, lo), le(x, hi)), y),
         lambda y, x, lo, hi: _indicator(and_(lt(x, lo), lt(lo, hi)), y),
         lambda y, x, lo, hi: _indicator(or_(and_(gt(x, hi), le(lo, hi)), ge(lo, hi)), y),
     ),
-    operands=REALS, supports=kernel_dtypes,
-)  # fmt: skip
+    operands=REALS,
+    supports=kernel_dtypes,
+)
 
 
 def _indicator(mask: Any, like: Any) -> Any:
@@ -313,98 +390,17 @@ def _indicator(mask: Any, like: Any) -> Any:
     return convert(mask, dtype=like.dtype)
 
 
-# ---- exponentials and logarithms -------------------------------------------------------------------------------------
-
-exp = elementwise("exp", lambda k, x: k.exp(x), Doc("e**x", "g*y", DLMF.format("4.2.E21")), partials=(lambda y, x: y,), cheap=False)
-expm1 = elementwise(
-    "expm1", lambda k, x: k.expm1(x), Doc("e**x - 1", "g*exp(x)", DLMF.format("4.2.E21")), partials=(lambda y, x: exp(x),), cheap=False
-)
-log = elementwise(
-    "log", lambda k, x: k.log(x), Doc("natural logarithm", "g/x", DLMF.format("4.2.E19")), partials=(lambda y, x: reciprocal(x),), cheap=False
-)
-log1p = elementwise(
-    "log1p", lambda k, x: k.log1p(x), Doc("log(1 + x)", "g/(1 + x)", DLMF.format("4.2.E19")),
-    partials=(lambda y, x: reciprocal(add(x, ones_like(x))),), cheap=False,
-)  # fmt: skip
 sqrt = elementwise(
-    "sqrt", lambda k, x: k.sqrt(x), Doc("square root", "g/(2*y); inf at 0"), partials=(lambda y, x: div(y.dtype.type(0.5), y),), numpy=np.sqrt
-)
-rsqrt = elementwise(
-    "rsqrt", lambda k, x: k.rsqrt(x), Doc("1/sqrt(x)", "-g*y/(2*x)"), partials=(lambda y, x: div(mul(y.dtype.type(-0.5), y), x),), cheap=False
-)
-cbrt = elementwise(
-    "cbrt", lambda k, x: k.cbrt(x), Doc("cube root", "g/(3*y*y); inf at 0"),
-    partials=(lambda y, x: reciprocal(mul(y.dtype.type(3), mul(y, y))),), cheap=False,
-)  # fmt: skip
-logistic = elementwise(
-    "logistic", lambda k, x: k.logistic(x), Doc("1/(1 + exp(-x))", "g*y*logistic(-x)"), partials=(lambda y, x: mul(y, logistic(neg(x))),), cheap=False
+    "sqrt",
+    lambda k, x: k.sqrt(x),
+    Doc("square root", "g/(2*y); inf at 0"),
+    partials=(lambda y, x: div(y.dtype.type(0.5), y),),
+    numpy=np.sqrt,
 )
 
 
 def reciprocal(x: Any) -> Any:
     return div(x.dtype.type(1), x)
-
-
-# ---- trigonometric and hyperbolic ------------------------------------------------------------------------------------
-
-sin = elementwise("sin", lambda k, x: k.sin(x), Doc("sine", "g*cos(x)", DLMF.format("4.20.E1")), partials=(lambda y, x: cos(x),), cheap=False)
-cos = elementwise("cos", lambda k, x: k.cos(x), Doc("cosine", "-g*sin(x)", DLMF.format("4.20.E2")), partials=(lambda y, x: neg(sin(x)),), cheap=False)
-tan = elementwise(
-    "tan", lambda k, x: k.tan(x), Doc("tangent", "g*(1 + y*y)", DLMF.format("4.20.E3")), partials=(lambda y, x: add(ones_like(y), mul(y, y)),), cheap=False
-)
-asin = elementwise(
-    "asin", lambda k, x: k.asin(x), Doc("arc sine", "g/sqrt((1-x)(1+x))", DLMF.format("4.24.E7")),
-    partials=(lambda y, x: reciprocal(_circle(x)),), cheap=False,
-)  # fmt: skip
-acos = elementwise(
-    "acos", lambda k, x: k.acos(x), Doc("arc cosine", "-g/sqrt((1-x)(1+x))", DLMF.format("4.24.E8")),
-    partials=(lambda y, x: neg(reciprocal(_circle(x))),), cheap=False,
-)  # fmt: skip
-
-
-def _circle(x: Any) -> Any:
-    one = ones_like(x)
-    return sqrt(mul(sub(one, x), add(one, x)))
-
-
-atan = elementwise(
-    "atan", lambda k, x: k.atan(x), Doc("arc tangent", "g/(1 + x*x)", DLMF.format("4.24.E9")),
-    partials=(lambda y, x: reciprocal(add(ones_like(x), mul(x, x))),), cheap=False,
-)  # fmt: skip
-atan2 = elementwise(
-    "atan2", lambda k, y, x: k.atan2(y, x), Doc("angle of the point (x, y)", "g*x/(x*x + y*y), -g*y/(x*x + y*y); 0 at the origin"),
-    partials=(lambda z, y, x: _over_square(x, x, y), lambda z, y, x: neg(_over_square(y, x, y))), cheap=False,
-)  # fmt: skip
-
-
-def _over_square(a: Any, x: Any, y: Any) -> Any:
-    """a / (x*x + y*y), scaled so that squares cannot overflow; 0 at the origin."""
-    scale = maximum(abs_(x), abs_(y))
-    one = scale.dtype.type(1)
-    safe = select(scale == 0, one, scale)
-    u, v = div(x, safe), div(y, safe)
-    square = select(scale == 0, one, add(mul(u, u), mul(v, v)))
-    return div(div(div(a, safe), square), safe)
-
-
-sinh = elementwise("sinh", lambda k, x: k.sinh(x), Doc("hyperbolic sine", "g*cosh(x)", DLMF.format("4.34.E1")), partials=(lambda y, x: cosh(x),), cheap=False)
-cosh = elementwise("cosh", lambda k, x: k.cosh(x), Doc("hyperbolic cosine", "g*sinh(x)", DLMF.format("4.34.E2")), partials=(lambda y, x: sinh(x),), cheap=False)
-tanh = elementwise(
-    "tanh", lambda k, x: k.tanh(x), Doc("hyperbolic tangent", "g*(1-y)*(1+y)", DLMF.format("4.34.E3")),
-    partials=(lambda y, x: mul(sub(ones_like(y), y), add(ones_like(y), y)),), cheap=False,
-)  # fmt: skip
-
-TWO_OVER_SQRT_PI = 1.1283791670955126
-erf = elementwise(
-    "erf", lambda k, x: k.erf(x), Doc("error function", "g*(2/sqrt(pi))*exp(-x*x)", DLMF.format("7.2.E1")), partials=(lambda y, x: _bell(x, 1),), cheap=False
-)
-erfc = elementwise(
-    "erfc", lambda k, x: k.erfc(x), Doc("1 - erf(x)", "-g*(2/sqrt(pi))*exp(-x*x)", DLMF.format("7.2.E2")), partials=(lambda y, x: _bell(x, -1),), cheap=False
-)
-
-
-def _bell(x: Any, factor: int) -> Any:
-    return mul(x.dtype.type(factor * TWO_OVER_SQRT_PI), exp(neg(mul(x, x))))
 
 
 # ---- rounding and predicates: no derivative --------------------------------------------------------------------------
@@ -413,12 +409,19 @@ floor = elementwise("floor", lambda k, x: k.floor(x), Doc("largest integer <= x"
 ceil = elementwise("ceil", lambda k, x: k.ceil(x), Doc("smallest integer >= x", "0"), partials=None, numpy=np.ceil)
 round_ = elementwise("round", lambda k, x: k.rint(x), Doc("nearest integer, ties to even", "0"), partials=None, numpy=np.rint)
 isfinite = elementwise(
-    "isfinite", lambda k, x: k.absolute(x) < float("inf"), Doc("neither infinite nor NaN", "0"), partials=None, numpy=np.isfinite, result="bool"
+    "isfinite",
+    lambda k, x: k.absolute(x) < float("inf"),
+    Doc("neither infinite nor NaN", "0"),
+    partials=None,
+    numpy=np.isfinite,
+    result="bool",
 )
 
 
 def _compare(name: str, body: Any, numpy: Any, sign_: str) -> Primitive:
-    return elementwise(name, body, Doc(f"x {sign_} y", "0"), partials=None, numpy=numpy, result="bool", operands=ANY, supports=kernel_dtypes)
+    return elementwise(
+        name, body, Doc(f"x {sign_} y", "0"), partials=None, numpy=numpy, result="bool", operands=ANY, supports=kernel_dtypes
+    )
 
 
 eq = _compare("eq", lambda k, x, y: k.equal(x, y), np.equal, "==")
@@ -430,7 +433,9 @@ ge = _compare("ge", lambda k, x, y: x >= y, np.greater_equal, ">=")
 
 
 def _logic(name: str, body: Any, numpy: Any, forward: str) -> Primitive:
-    return elementwise(name, body, Doc(forward, "none (not differentiable)"), partials=None, numpy=numpy, operands="biu", supports=kernel_dtypes)
+    return elementwise(
+        name, body, Doc(forward, "none (not differentiable)"), partials=None, numpy=numpy, operands="biu", supports=kernel_dtypes
+    )
 
 
 not_ = _logic("not", lambda k, x: ~x, np.invert, "bitwise (logical) not")
@@ -440,7 +445,9 @@ xor = _logic("xor", lambda k, x, y: x ^ y, np.bitwise_xor, "bitwise (logical) ex
 
 
 def _shift(name: str, body: Any, numpy: Any, forward: str) -> Primitive:
-    return elementwise(name, body, Doc(forward, "none (integers)"), partials=None, numpy=numpy, operands="iu", supports=lambda avals: False)
+    return elementwise(
+        name, body, Doc(forward, "none (integers)"), partials=None, numpy=numpy, operands="iu", supports=lambda avals: False
+    )
 
 
 shift_left = _shift("shift_left", None, np.left_shift, "x * 2**y, bits shifted left")

@@ -76,16 +76,26 @@ def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) 
 
 gather = register(
     Primitive(
-        "gather", "host", _gather_typ, Doc("x at index arrays along axes", "g added into zeros at the indices"),
-        jvp=_gather_jvp, transpose=_gather_transpose, batch=_gather_batch, numpy=lambda x, *indices, axes: _front(x, axes)[_key(indices)],
+        "gather",
+        "host",
+        _gather_typ,
+        Doc("x at index arrays along axes", "g added into zeros at the indices"),
+        jvp=_gather_jvp,
+        transpose=_gather_transpose,
+        batch=_gather_batch,
+        numpy=lambda x, *indices, axes: _front(x, axes)[_key(indices)],
     )
-)  # fmt: skip
+)
 
 
 def _scatter_typ(x: Aval, updates: Aval, *indices: Aval, axes: Axes, mode: str) -> list[Aval]:
     where, rest = _check("scatter", x, indices, axes)
     if updates.shape != where + rest or updates.dtype != x.dtype or mode not in ("set", "add"):
-        raise type_error("scatter", (x, updates, *indices), f"Updates have shape {where + rest} and the array's dtype; mode is 'set' or 'add', got {mode!r}.")
+        raise type_error(
+            "scatter",
+            (x, updates, *indices),
+            f"Updates have shape {where + rest} and the array's dtype; mode is 'set' or 'add', got {mode!r}.",
+        )
     return [x]
 
 
@@ -94,7 +104,9 @@ def _last_writers(x: Aval, updates: Aval, indices: Sequence[Any], axes: Axes) ->
     where = aval_of(indices[0])
     int64 = np.dtype(np.int64)
     if where.size == 0:
-        return select(reshape(iota(shape=(where.size,), dtype=int64, axis=0) == 0, shape=where.shape), np.bool_(True), np.bool_(False))
+        return select(
+            reshape(iota(shape=(where.size,), dtype=int64, axis=0) == 0, shape=where.shape), np.bool_(True), np.bool_(False)
+        )
     number = reshape(iota(shape=(where.size,), dtype=int64, axis=0), shape=where.shape)
     board = zeros(Aval(tuple(x.shape[a] for a in axes), int64))
     slots = tuple(range(len(axes)))
@@ -159,7 +171,16 @@ def _scatter_numpy(x: Any, updates: Any, *indices: Any, axes: Axes, mode: str) -
 
 scatter = register(
     Primitive(
-        "scatter", "host", _scatter_typ, Doc("x with updates written (set: the last one wins) or added at index arrays along axes", "g (zeroed where written); g at the indices"),
-        jvp=_scatter_jvp, transpose=_scatter_transpose, batch=_scatter_batch, numpy=_scatter_numpy,
+        "scatter",
+        "host",
+        _scatter_typ,
+        Doc(
+            "x with updates written (set: the last one wins) or added at index arrays along axes",
+            "g (zeroed where written); g at the indices",
+        ),
+        jvp=_scatter_jvp,
+        transpose=_scatter_transpose,
+        batch=_scatter_batch,
+        numpy=_scatter_numpy,
     )
-)  # fmt: skip
+)

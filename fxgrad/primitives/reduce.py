@@ -12,11 +12,23 @@ from typing import Any
 import numpy as np
 
 from fxgrad.ir.types import Aval
-from fxgrad.primitives.base import Doc, Primitive, add_tangents, is_float, kernel_dtypes, register, type_error
+from fxgrad.primitives.base import Doc, Primitive, add_tangents, kernel_dtypes, register, type_error
 from fxgrad.primitives.elementwise import (
-    DLMF, _indicator, add, and_, convert, div, eq, exp, isfinite, lin_mul, log, mul, ne, or_, select, sub,
-)  # fmt: skip
-from fxgrad.primitives.shape import broadcast, pad, reverse, slice_
+    _indicator,
+    add,
+    and_,
+    div,
+    eq,
+    isfinite,
+    lin_mul,
+    mul,
+    ne,
+    or_,
+    select,
+    sub,
+)
+from fxgrad.primitives.shape import broadcast, pad, slice_
+from fxgrad.primitives.transcendental import exp, log
 
 Axes = tuple[int, ...]
 
@@ -51,14 +63,31 @@ def _reduce_batch(prim: Callable[[], Primitive]) -> Callable:
 
 
 def reducer(
-    name: str, combine: Callable, identity: Callable, doc: Doc, *,
-    jvp: Callable, transpose: Callable | None = None, operands: str = "fciu", result: str = "same", numpy: Callable | None = None,
-) -> Primitive:  # fmt: skip
+    name: str,
+    combine: Callable,
+    identity: Callable,
+    doc: Doc,
+    *,
+    jvp: Callable,
+    transpose: Callable | None = None,
+    operands: str = "fciu",
+    result: str = "same",
+    numpy: Callable | None = None,
+) -> Primitive:
     """Declare a reduction over `axes` by its combining body and identity."""
     prim = Primitive(
-        name, "reduce", _reduce_typ(name, result, operands), doc,
-        jvp=jvp, transpose=transpose, batch=_reduce_batch(lambda: prim), body=combine, identity=identity, numpy=numpy, supports=kernel_dtypes,
-    )  # fmt: skip
+        name,
+        "reduce",
+        _reduce_typ(name, result, operands),
+        doc,
+        jvp=jvp,
+        transpose=transpose,
+        batch=_reduce_batch(lambda: prim),
+        body=combine,
+        identity=identity,
+        numpy=numpy,
+        supports=kernel_dtypes,
+    )
     return register(prim)
 
 
@@ -71,9 +100,13 @@ def _sum_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, axes: Axes) -> 
 
 
 sum_ = reducer(
-    "sum", lambda k, a, b: a + b, lambda dtype: dtype.type(-0.0) if dtype.kind == "f" else dtype.type(0),
-    Doc("sum over axes", "g spread over the axes"), jvp=_sum_jvp, transpose=_sum_transpose,
-)  # fmt: skip
+    "sum",
+    lambda k, a, b: a + b,
+    lambda dtype: dtype.type(-0.0) if dtype.kind == "f" else dtype.type(0),
+    Doc("sum over axes", "g spread over the axes"),
+    jvp=_sum_jvp,
+    transpose=_sum_transpose,
+)
 
 
 def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) -> tuple[list, list]:
@@ -111,9 +144,12 @@ def pad_axis(x: Any, value: Any, axis: int, low: int, high: int) -> Any:
 
 
 prod = reducer(
-    "prod", lambda k, a, b: a * b, lambda dtype: dtype.type(1), Doc("product over axes", "g * product of the other elements, without division"),
+    "prod",
+    lambda k, a, b: a * b,
+    lambda dtype: dtype.type(1),
+    Doc("product over axes", "g * product of the other elements, without division"),
     jvp=_prod_jvp,
-)  # fmt: skip
+)
 
 
 def _extremum_jvp(prim: Callable[[], Primitive]) -> Callable:
@@ -142,13 +178,21 @@ def _lowest(dtype: np.dtype, largest: bool) -> Any:
 
 
 max_ = reducer(
-    "max", lambda k, a, b: k.maximum(a, b), lambda dtype: _lowest(dtype, False), Doc("largest element; NaN if there is one", "g shared evenly by the largest elements"),
-    jvp=_extremum_jvp(lambda: max_), operands="fiub",
-)  # fmt: skip
+    "max",
+    lambda k, a, b: k.maximum(a, b),
+    lambda dtype: _lowest(dtype, False),
+    Doc("largest element; NaN if there is one", "g shared evenly by the largest elements"),
+    jvp=_extremum_jvp(lambda: max_),
+    operands="fiub",
+)
 min_ = reducer(
-    "min", lambda k, a, b: k.minimum(a, b), lambda dtype: _lowest(dtype, True), Doc("smallest element; NaN if there is one", "g shared evenly by the smallest elements"),
-    jvp=_extremum_jvp(lambda: min_), operands="fiub",
-)  # fmt: skip
+    "min",
+    lambda k, a, b: k.minimum(a, b),
+    lambda dtype: _lowest(dtype, True),
+    Doc("smallest element; NaN if there is one", "g shared evenly by the smallest elements"),
+    jvp=_extremum_jvp(lambda: min_),
+    operands="fiub",
+)
 
 
 def _no_tangent(prim: Callable[[], Primitive]) -> Callable:
@@ -158,16 +202,35 @@ def _no_tangent(prim: Callable[[], Primitive]) -> Callable:
     return jvp
 
 
-any_ = reducer("any", lambda k, a, b: a | b, lambda dtype: np.bool_(False), Doc("true if any is", "0"), jvp=_no_tangent(lambda: any_), operands="b")
-all_ = reducer("all", lambda k, a, b: a & b, lambda dtype: np.bool_(True), Doc("true if all are", "0"), jvp=_no_tangent(lambda: all_), operands="b")
+any_ = reducer(
+    "any",
+    lambda k, a, b: a | b,
+    lambda dtype: np.bool_(False),
+    Doc("true if any is", "0"),
+    jvp=_no_tangent(lambda: any_),
+    operands="b",
+)
+all_ = reducer(
+    "all",
+    lambda k, a, b: a & b,
+    lambda dtype: np.bool_(True),
+    Doc("true if all are", "0"),
+    jvp=_no_tangent(lambda: all_),
+    operands="b",
+)
 
 
 def _arg(name: str, numpy: Callable, forward: str) -> Primitive:
     """argmax, argmin: over one axis, the first of equals; NaN counts as extreme, as in NumPy."""
     prim = Primitive(
-        name, "host", _reduce_typ(name, "int64", "fiub"), Doc(forward, "0"),
-        jvp=_no_tangent(lambda: prim), batch=_reduce_batch(lambda: prim), numpy=lambda x, *, axes: np.asarray(numpy(x, axis=axes[0])),
-    )  # fmt: skip
+        name,
+        "host",
+        _reduce_typ(name, "int64", "fiub"),
+        Doc(forward, "0"),
+        jvp=_no_tangent(lambda: prim),
+        batch=_reduce_batch(lambda: prim),
+        numpy=lambda x, *, axes: np.asarray(numpy(x, axis=axes[0])),
+    )
     return register(prim)
 
 
@@ -180,7 +243,9 @@ argmin = _arg("argmin", np.argmin, "index of the first smallest element along an
 def _along_typ(name: str) -> Callable[..., list[Aval]]:
     def typ(x: Aval, *more: Aval, axis: int, reverse: bool) -> list[Aval]:
         if x.dtype.kind not in "fciu" or any(a is not x for a in more) or not 0 <= axis < x.ndim:
-            raise type_error(name, (x, *more), f"It takes numbers of equal shape and an axis within rank {x.ndim}, got axis={axis}.")
+            raise type_error(
+                name, (x, *more), f"It takes numbers of equal shape and an axis within rank {x.ndim}, got axis={axis}."
+            )
         return [x]
 
     return typ
@@ -213,11 +278,16 @@ def _cumsum_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, r
 
 cumsum = register(
     Primitive(
-        "cumsum", "host", _along_typ("cumsum"), Doc("running sum along an axis", "running sum of g from the other end"),
-        jvp=_cumsum_jvp, transpose=lambda cts, inputs, *, axis, reverse: [cumsum(cts[0], axis=axis, reverse=not reverse)],
-        batch=_along_batch(lambda: cumsum), numpy=_accumulate(np.add),
+        "cumsum",
+        "host",
+        _along_typ("cumsum"),
+        Doc("running sum along an axis", "running sum of g from the other end"),
+        jvp=_cumsum_jvp,
+        transpose=lambda cts, inputs, *, axis, reverse: [cumsum(cts[0], axis=axis, reverse=not reverse)],
+        batch=_along_batch(lambda: cumsum),
+        numpy=_accumulate(np.add),
     )
-)  # fmt: skip
+)
 
 
 def _before(y: Any, axis: int, backward: bool, first: Any) -> Any:
@@ -238,10 +308,15 @@ def _cumprod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, 
 
 cumprod = register(
     Primitive(
-        "cumprod", "host", _along_typ("cumprod"), Doc("running product along an axis", "a linear recurrence from the other end, without division"),
-        jvp=_cumprod_jvp, batch=_along_batch(lambda: cumprod), numpy=_accumulate(np.multiply),
+        "cumprod",
+        "host",
+        _along_typ("cumprod"),
+        Doc("running product along an axis", "a linear recurrence from the other end, without division"),
+        jvp=_cumprod_jvp,
+        batch=_along_batch(lambda: cumprod),
+        numpy=_accumulate(np.multiply),
     )
-)  # fmt: skip
+)
 
 
 def _recurrence_numpy(b: np.ndarray, a: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
@@ -259,16 +334,27 @@ def _recurrence_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: in
 
 def _recurrence_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, axis: int, reverse: bool) -> list:
     """The cotangent runs the other way, each step weighted by the factor that carried it forward."""
-    return [linear_recurrence(cts[0], _before(inputs[1], axis, not reverse, cts[0].dtype.type(0)), axis=axis, reverse=not reverse), None]
+    return [
+        linear_recurrence(cts[0], _before(inputs[1], axis, not reverse, cts[0].dtype.type(0)), axis=axis, reverse=not reverse),
+        None,
+    ]
 
 
 linear_recurrence = register(
     Primitive(
-        "linear_recurrence", "host", _along_typ("linear_recurrence"),
-        Doc("h[i] = a[i]*h[i-1] + b[i] along an axis, h[-1] = 0; operands b, a", "to b: the recurrence from the other end; to a: that times h[i-1]"),
-        jvp=_recurrence_jvp, transpose=_recurrence_transpose, batch=_along_batch(lambda: linear_recurrence), numpy=_recurrence_numpy,
+        "linear_recurrence",
+        "host",
+        _along_typ("linear_recurrence"),
+        Doc(
+            "h[i] = a[i]*h[i-1] + b[i] along an axis, h[-1] = 0; operands b, a",
+            "to b: the recurrence from the other end; to a: that times h[i-1]",
+        ),
+        jvp=_recurrence_jvp,
+        transpose=_recurrence_transpose,
+        batch=_along_batch(lambda: linear_recurrence),
+        numpy=_recurrence_numpy,
     )
-)  # fmt: skip
+)
 
 # ---- logsumexp -------------------------------------------------------------------------------------------------------
 
@@ -296,7 +382,12 @@ def _logsumexp_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axe
 
 logsumexp = register(
     Primitive(
-        "logsumexp", "expand", _reduce_typ("max", "same", "f"), Doc("log of the sum of exponentials over axes", "g * softmax(x)", "Blanchard, Higham, Higham (2021)"),
-        jvp=_logsumexp_jvp, batch=_reduce_batch(lambda: logsumexp), expand=_logsumexp_expand,
+        "logsumexp",
+        "expand",
+        _reduce_typ("max", "same", "f"),
+        Doc("log of the sum of exponentials over axes", "g * softmax(x)", "Blanchard, Higham, Higham (2021)"),
+        jvp=_logsumexp_jvp,
+        batch=_reduce_batch(lambda: logsumexp),
+        expand=_logsumexp_expand,
     )
-)  # fmt: skip
+)

@@ -64,7 +64,9 @@ def _broadcast_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, shape: In
     return [g if aval_of(g).shape == x.shape else reshape(g, shape=x.shape)]
 
 
-def _broadcast_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, shape: Ints, dims: Ints) -> tuple[list, list[bool]]:
+def _broadcast_batch(
+    size: int, args: Sequence[Any], batched: Sequence[bool], *, shape: Ints, dims: Ints
+) -> tuple[list, list[bool]]:
     return [broadcast(args[0], shape=(size, *shape), dims=(0, *(d + 1 for d in dims)))], [True]
 
 
@@ -79,9 +81,14 @@ def _broadcast_numpy(x: Any, *, shape: Ints, dims: Ints) -> Any:
 
 
 broadcast = linear_map(
-    "broadcast", "view", _broadcast_typ, Doc("x repeated to `shape`, its axes at `dims`", "g summed over the repeated axes"),
-    transpose=_broadcast_transpose, batch=_broadcast_batch, numpy=_broadcast_numpy,
-)  # fmt: skip
+    "broadcast",
+    "view",
+    _broadcast_typ,
+    Doc("x repeated to `shape`, its axes at `dims`", "g summed over the repeated axes"),
+    transpose=_broadcast_transpose,
+    batch=_broadcast_batch,
+    numpy=_broadcast_numpy,
+)
 
 
 def _reshape_typ(x: Aval, *, shape: Ints) -> list[Aval]:
@@ -91,11 +98,14 @@ def _reshape_typ(x: Aval, *, shape: Ints) -> list[Aval]:
 
 
 reshape = linear_map(
-    "reshape", "view", _reshape_typ, Doc("the elements in row-major order in another shape", "g reshaped back"),
+    "reshape",
+    "view",
+    _reshape_typ,
+    Doc("the elements in row-major order in another shape", "g reshaped back"),
     transpose=lambda cts, inputs, *, shape: [reshape(cts[0], shape=inputs[0].aval.shape)],
     batch=lambda size, args, batched, *, shape: ([reshape(args[0], shape=(size, *shape))], [True]),
     numpy=lambda x, *, shape: np.reshape(x, shape),
-)  # fmt: skip
+)
 
 
 def _transpose_typ(x: Aval, *, perm: Ints) -> list[Aval]:
@@ -105,11 +115,14 @@ def _transpose_typ(x: Aval, *, perm: Ints) -> list[Aval]:
 
 
 transpose = linear_map(
-    "transpose", "view", _transpose_typ, Doc("axes in the order `perm`", "g with the axes put back"),
+    "transpose",
+    "view",
+    _transpose_typ,
+    Doc("axes in the order `perm`", "g with the axes put back"),
     transpose=lambda cts, inputs, *, perm: [transpose(cts[0], perm=inverse(perm))],
     batch=lambda size, args, batched, *, perm: ([transpose(args[0], perm=(0, *(p + 1 for p in perm)))], [True]),
     numpy=lambda x, *, perm: np.transpose(x, perm),
-)  # fmt: skip
+)
 
 
 def _reverse_typ(x: Aval, *, axes: Ints) -> list[Aval]:
@@ -119,11 +132,14 @@ def _reverse_typ(x: Aval, *, axes: Ints) -> list[Aval]:
 
 
 reverse = linear_map(
-    "reverse", "view", _reverse_typ, Doc("the elements backwards along axes", "g backwards along axes"),
+    "reverse",
+    "view",
+    _reverse_typ,
+    Doc("the elements backwards along axes", "g backwards along axes"),
     transpose=lambda cts, inputs, *, axes: [reverse(cts[0], axes=axes)],
     batch=lambda size, args, batched, *, axes: ([reverse(args[0], axes=tuple(i + 1 for i in axes))], [True]),
     numpy=lambda x, *, axes: np.flip(x, axes),
-)  # fmt: skip
+)
 
 # ---- slice, pad, concatenate -------------------------------------------------------------------------------------------
 
@@ -148,19 +164,28 @@ def _slice_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, start: Ints, 
     return [pad(g, aval_of(g).dtype.type(0), low=start, high=tuple(high), interior=tuple(interior))]
 
 
-def _slice_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, start: Ints, stop: Ints, step: Ints) -> tuple[list, list[bool]]:
+def _slice_batch(
+    size: int, args: Sequence[Any], batched: Sequence[bool], *, start: Ints, stop: Ints, step: Ints
+) -> tuple[list, list[bool]]:
     return [slice_(args[0], start=(0, *start), stop=(size, *stop), step=(1, *step))], [True]
 
 
 slice_ = linear_map(
-    "slice", "view", _slice_typ, Doc("x[start:stop:step] in every axis", "g written into zeros"), transpose=_slice_transpose, batch=_slice_batch,
+    "slice",
+    "view",
+    _slice_typ,
+    Doc("x[start:stop:step] in every axis", "g written into zeros"),
+    transpose=_slice_transpose,
+    batch=_slice_batch,
     numpy=lambda x, *, start, stop, step: x[tuple(map(slice, start, stop, step))],
-)  # fmt: skip
+)
 
 
 def _pad_typ(x: Aval, value: Aval, *, low: Ints, high: Ints, interior: Ints) -> list[Aval]:
     if value.shape != () or value.dtype != x.dtype or min((*low, *high, *interior, 0)) < 0:
-        raise type_error("pad", (x, value), f"low={low}, high={high}, interior={interior} must be >= 0 and the value a scalar of its dtype.")
+        raise type_error(
+            "pad", (x, value), f"low={low}, high={high}, interior={interior} must be >= 0 and the value a scalar of its dtype."
+        )
     shape = (lo + (n + (n - 1) * i if n else 0) + hi for n, lo, hi, i in zip(x.shape, low, high, interior, strict=True))
     return [x.with_shape(tuple(shape))]
 
@@ -197,7 +222,9 @@ def _pad_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, low: Ints, high
     return [to_x, to_value]
 
 
-def _pad_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, low: Ints, high: Ints, interior: Ints) -> tuple[list, list[bool]]:
+def _pad_batch(
+    size: int, args: Sequence[Any], batched: Sequence[bool], *, low: Ints, high: Ints, interior: Ints
+) -> tuple[list, list[bool]]:
     x, value = args
     if not batched[0]:
         x = add_batch_axis(x, size)
@@ -222,15 +249,29 @@ def _pad_numpy(x: Any, value: Any, *, low: Ints, high: Ints, interior: Ints) -> 
 
 pad = register(
     Primitive(
-        "pad", "host", _pad_typ, Doc("x with `value` around (low, high) and between (interior) its elements", "g at x's places; the sum of the rest to value"),
-        jvp=_pad_jvp, transpose=_pad_transpose, batch=_pad_batch, numpy=_pad_numpy,
+        "pad",
+        "host",
+        _pad_typ,
+        Doc(
+            "x with `value` around (low, high) and between (interior) its elements",
+            "g at x's places; the sum of the rest to value",
+        ),
+        jvp=_pad_jvp,
+        transpose=_pad_transpose,
+        batch=_pad_batch,
+        numpy=_pad_numpy,
     )
-)  # fmt: skip
+)
 
 
 def _concatenate_typ(*xs: Aval, axis: int) -> list[Aval]:
     first = xs[0]
-    if any(x.dtype != first.dtype or x.ndim != first.ndim or x.shape[:axis] + x.shape[axis + 1 :] != first.shape[:axis] + first.shape[axis + 1 :] for x in xs):
+    if any(
+        x.dtype != first.dtype
+        or x.ndim != first.ndim
+        or x.shape[:axis] + x.shape[axis + 1 :] != first.shape[:axis] + first.shape[axis + 1 :]
+        for x in xs
+    ):
         raise type_error("concatenate", xs, f"All dimensions but axis {axis}, and the dtypes, must agree.")
     shape = list(first.shape)
     shape[axis] = sum(x.shape[axis] for x in xs)
@@ -263,10 +304,16 @@ def _concatenate_batch(size: int, args: Sequence[Any], batched: Sequence[bool], 
 
 concatenate = register(
     Primitive(
-        "concatenate", "host", _concatenate_typ, Doc("arrays joined along an axis", "the parts of g"),
-        jvp=_concatenate_jvp, transpose=_concatenate_transpose, batch=_concatenate_batch, numpy=lambda *xs, axis: np.concatenate(xs, axis),
+        "concatenate",
+        "host",
+        _concatenate_typ,
+        Doc("arrays joined along an axis", "the parts of g"),
+        jvp=_concatenate_jvp,
+        transpose=_concatenate_transpose,
+        batch=_concatenate_batch,
+        numpy=lambda *xs, axis: np.concatenate(xs, axis),
     )
-)  # fmt: skip
+)
 
 # ---- iota, dynamic slices ----------------------------------------------------------------------------------------------
 
@@ -279,11 +326,15 @@ def _iota_numpy(*, shape: Ints, dtype: np.dtype, axis: int) -> Any:
 
 iota = register(
     Primitive(
-        "iota", "host", lambda *, shape, dtype, axis: [Aval(shape, dtype)], Doc("0, 1, 2, ... along an axis", "none (no operands)"),
-        jvp=lambda primals, tangents, **params: ([iota(**params)], [None]), numpy=_iota_numpy,
+        "iota",
+        "host",
+        lambda *, shape, dtype, axis: [Aval(shape, dtype)],
+        Doc("0, 1, 2, ... along an axis", "none (no operands)"),
+        jvp=lambda primals, tangents, **params: ([iota(**params)], [None]),
+        numpy=_iota_numpy,
         batch=lambda size, args, batched, **params: ([iota(**params)], [False]),
     )
-)  # fmt: skip
+)
 
 
 def _dynamic_slice_typ(x: Aval, *starts: Aval, sizes: Ints) -> list[Aval]:
@@ -311,7 +362,9 @@ def _dynamic_slice_batch(size: int, args: Sequence[Any], batched: Sequence[bool]
     x = x if batched[0] else add_batch_axis(x, size)
     from fxgrad.primitives.index import gather
 
-    return [gather(x, *_window_indices(size, aval_of(x).shape[1:], sizes, starts, batched[1:]), axes=tuple(range(len(sizes) + 1)))], [True]
+    return [
+        gather(x, *_window_indices(size, aval_of(x).shape[1:], sizes, starts, batched[1:]), axes=tuple(range(len(sizes) + 1)))
+    ], [True]
 
 
 def _window_indices(size: int, shape: Ints, sizes: Ints, starts: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
@@ -330,14 +383,28 @@ def _window_indices(size: int, shape: Ints, sizes: Ints, starts: Sequence[Any], 
 
 
 dynamic_slice = linear_map(
-    "dynamic_slice", "host", _dynamic_slice_typ, Doc("a window of fixed sizes at starts given as values (clamped inside)", "g written into zeros at the window"),
-    transpose=_dynamic_slice_transpose, batch=_dynamic_slice_batch, numpy=lambda x, *starts, sizes: np.asarray(x)[_window(np.shape(x), sizes, starts)].copy(),
-)  # fmt: skip
+    "dynamic_slice",
+    "host",
+    _dynamic_slice_typ,
+    Doc("a window of fixed sizes at starts given as values (clamped inside)", "g written into zeros at the window"),
+    transpose=_dynamic_slice_transpose,
+    batch=_dynamic_slice_batch,
+    numpy=lambda x, *starts, sizes: np.asarray(x)[_window(np.shape(x), sizes, starts)].copy(),
+)
 
 
 def _dynamic_update_slice_typ(x: Aval, update: Aval, *starts: Aval) -> list[Aval]:
-    if len(starts) != x.ndim or update.dtype != x.dtype or update.ndim != x.ndim or any(m > n for m, n in zip(update.shape, x.shape, strict=True)):
-        raise type_error("dynamic_update_slice", (x, update, *starts), "The update has the rank and dtype of the array, fits in it, and there is one start an axis.")
+    if (
+        len(starts) != x.ndim
+        or update.dtype != x.dtype
+        or update.ndim != x.ndim
+        or any(m > n for m, n in zip(update.shape, x.shape, strict=True))
+    ):
+        raise type_error(
+            "dynamic_update_slice",
+            (x, update, *starts),
+            "The update has the rank and dtype of the array, fits in it, and there is one start an axis.",
+        )
     return [x]
 
 
@@ -365,7 +432,15 @@ def _dynamic_update_slice_batch(size: int, args: Sequence[Any], batched: Sequenc
     from fxgrad.primitives.index import scatter
 
     shape = aval_of(update).shape
-    return [scatter(x, update, *_window_indices(size, aval_of(x).shape[1:], shape[1:], starts, batched[2:]), axes=tuple(range(len(shape))), mode="set")], [True]
+    return [
+        scatter(
+            x,
+            update,
+            *_window_indices(size, aval_of(x).shape[1:], shape[1:], starts, batched[2:]),
+            axes=tuple(range(len(shape))),
+            mode="set",
+        )
+    ], [True]
 
 
 def _dynamic_update_slice_numpy(x: Any, update: Any, *starts: Any) -> Any:
@@ -376,7 +451,13 @@ def _dynamic_update_slice_numpy(x: Any, update: Any, *starts: Any) -> Any:
 
 dynamic_update_slice = register(
     Primitive(
-        "dynamic_update_slice", "host", _dynamic_update_slice_typ, Doc("x with a window replaced", "g with zeros in the window; the window of g"),
-        jvp=_dynamic_update_slice_jvp, transpose=_dynamic_update_slice_transpose, batch=_dynamic_update_slice_batch, numpy=_dynamic_update_slice_numpy,
+        "dynamic_update_slice",
+        "host",
+        _dynamic_update_slice_typ,
+        Doc("x with a window replaced", "g with zeros in the window; the window of g"),
+        jvp=_dynamic_update_slice_jvp,
+        transpose=_dynamic_update_slice_transpose,
+        batch=_dynamic_update_slice_batch,
+        numpy=_dynamic_update_slice_numpy,
     )
-)  # fmt: skip
+)

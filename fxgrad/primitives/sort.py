@@ -21,12 +21,15 @@ def _argsort_typ(x: Aval, *, axis: int) -> list[Aval]:
 
 argsort = register(
     Primitive(
-        "argsort", "host", _argsort_typ, Doc("the stable permutation that sorts along an axis, NaN last", "0"),
+        "argsort",
+        "host",
+        _argsort_typ,
+        Doc("the stable permutation that sorts along an axis, NaN last", "0"),
         jvp=lambda primals, tangents, **params: ([argsort(*primals, **params)], [None]),
         batch=lambda size, args, batched, *, axis: ([argsort(args[0], axis=axis + 1)], [True]),
         numpy=lambda x, *, axis: np.argsort(x, axis=axis, kind="stable"),
     )
-)  # fmt: skip
+)
 
 
 def _searchsorted_typ(a: Aval, v: Aval, *, right: bool) -> list[Aval]:
@@ -60,8 +63,12 @@ def _searchsorted_numpy(a: Any, v: Any, *, right: bool) -> Any:
 
 searchsorted = register(
     Primitive(
-        "searchsorted", "host", _searchsorted_typ, Doc("the first place (right: the last) for values in a sorted vector", "0"),
+        "searchsorted",
+        "host",
+        _searchsorted_typ,
+        Doc("the first place (right: the last) for values in a sorted vector", "0"),
         jvp=lambda primals, tangents, **params: ([searchsorted(*primals, **params)], [None]),
-        batch=_searchsorted_batch, numpy=_searchsorted_numpy,
+        batch=_searchsorted_batch,
+        numpy=_searchsorted_numpy,
     )
-)  # fmt: skip
+)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.primitives.base import Doc, Primitive, elementwise
-from fxgrad.primitives.elementwise import DLMF, add, div, log, log1p, select
+from fxgrad.primitives.elementwise import DLMF, add, div, select
+from fxgrad.primitives.transcendental import log, log1p
 
 
 def _times_log(
@@ -19,9 +20,12 @@ def _times_log(
         return k.select((x == zero) & (y == y), zero, x * getattr(k, kernel)(y))
 
     return elementwise(
-        name, body, Doc(forward, backward, DLMF.format("4.2.E19")),
-        partials=(lambda z, x, y: log_(y), lambda z, x, y: _zero_with(x, slope(x, y))), cheap=False,
-    )  # fmt: skip
+        name,
+        body,
+        Doc(forward, backward, DLMF.format("4.2.E19")),
+        partials=(lambda z, x, y: log_(y), lambda z, x, y: _zero_with(x, slope(x, y))),
+        cheap=False,
+    )
 
 
 def _zero_with(x: Any, value: Any) -> Any:

@@ -6,7 +6,7 @@ odd weights (Carter and Wegman, 1979): a single changed word always changes it. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,21 +44,24 @@ def _reachable(x: Any) -> bool:
 
 
 class Guarded:
-    """Residuals, of which those with a name live in memory that the caller can reach and are watched for changes."""
+    """Residuals, of which the watched ones live in memory that the caller can reach and must not have changed when read."""
 
-    __slots__ = ("marks", "names", "values")
+    __slots__ = ("marks", "name", "values")
 
-    def __init__(self, values: Sequence[Any], names: Sequence[str | None]):
-        self.values, self.names = list(values), list(names)
-        self.marks = [fingerprint(v) if n is not None and isinstance(v, np.ndarray) and _reachable(v) else None for v, n in zip(values, names, strict=True)]
+    def __init__(self, values: Sequence[Any], watched: Sequence[bool], name: Callable[[int], str]):
+        self.values, self.name = list(values), name
+        self.marks = [
+            fingerprint(v) if w and isinstance(v, np.ndarray) and _reachable(v) else None
+            for v, w in zip(values, watched, strict=True)
+        ]
 
     def read(self, reader: str) -> list[Any]:
         """The residuals, after making sure that none has changed."""
-        for value, mark, name in zip(self.values, self.marks, self.names, strict=True):
+        for i, (value, mark) in enumerate(zip(self.values, self.marks, strict=True)):
             if mark is not None and fingerprint(value) != mark:
                 raise errors.StaleValueError(
-                    f"{name} of shape {value.shape} was changed in place before {reader} used it",
-                    why="The derivative needs the value it had in the forward pass; using the new one would give a wrong result silently.",
+                    f"{self.name(i)} of shape {value.shape} was changed in place before {reader} used it",
+                    why="The derivative needs the value it had in the forward pass; the new one would silently give a wrong one.",
                     fix="Call the pullback first, write w = w - lr * g instead of w -= lr * g, or pass x.copy().",
                 )
         return self.values

@@ -14,6 +14,7 @@ from fxgrad.numpy.reductions import keep
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import reduce as r
 from fxgrad.primitives import special as p
+from fxgrad.primitives import transcendental as tr
 from fxgrad.primitives.call import stop_gradient
 
 __all__ = [
@@ -48,9 +49,9 @@ def _c(x: Any, value: float) -> Any:
     return x.dtype.type(value)
 
 
-erf = _special("erf", e.erf, "The error function.")
-erfc = _special("erfc", e.erfc, "1 - erf(x), without cancellation.")
-expit = _special("expit", e.logistic, "1/(1 + exp(-x)), the logistic function.")
+erf = _special("erf", tr.erf, "The error function.")
+erfc = _special("erfc", tr.erfc, "1 - erf(x), without cancellation.")
+expit = _special("expit", tr.logistic, "1/(1 + exp(-x)), the logistic function.")
 expm1, log1p, exp2 = ew.expm1, ew.log1p, ew.exp2
 
 
@@ -59,9 +60,9 @@ def _logit(x: Any) -> Any:
     s = e.sub(e.mul(_c(x, 2), x), _c(x, 1))
     middle = e.lt(e.abs_(s), _c(x, 0.4))
     safe = e.select(middle, s, _c(x, 0))
-    near = e.sub(e.log1p(safe), e.log1p(e.neg(safe)))
+    near = e.sub(tr.log1p(safe), tr.log1p(e.neg(safe)))
     far = e.select(middle, _c(x, 0.5), x)
-    return e.select(middle, near, e.sub(e.log(far), e.log1p(e.neg(far))))
+    return e.select(middle, near, e.sub(tr.log(far), tr.log1p(e.neg(far))))
 
 
 logit = _special("logit", _logit, "log(x/(1 - x)).")
@@ -69,7 +70,7 @@ logit = _special("logit", _logit, "log(x/(1 - x)).")
 
 def softplus_of(x: Any) -> Any:
     """log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)); the slope at 0 is 1/2, at infinity 1."""
-    return e.add(e.maximum(x, _c(x, 0)), e.log1p(e.exp(e.neg(e.abs_(x)))))
+    return e.add(e.maximum(x, _c(x, 0)), tr.log1p(tr.exp(e.neg(e.abs_(x)))))
 
 
 log_expit = _special("log_expit", lambda x: e.neg(softplus_of(e.neg(x))), "log(expit(x)), without overflow.")
@@ -102,7 +103,7 @@ kl_div = _special("kl_div", _kl_div, "x*log(x/y) - x + y.", 2)
 
 
 def _ndtr(x: Any) -> Any:
-    return e.mul(_c(x, 0.5), e.erfc(e.mul(x, _c(x, -_HALF))))
+    return e.mul(_c(x, 0.5), tr.erfc(e.mul(x, _c(x, -_HALF))))
 
 
 ndtr = _special("ndtr", _ndtr, "The normal distribution function.")
@@ -112,8 +113,8 @@ def _log_ndtr(x: Any) -> Any:
     """log1p(-ndtr(-x)) above -1, the logarithm down to -10, an asymptotic series below, where ndtr would vanish."""
     limit = -10.0 if x.dtype != _F32 else -5.0
     high, low = e.gt(x, _c(x, -1)), e.lt(x, _c(x, limit))
-    upper = e.log1p(e.neg(_ndtr(e.neg(e.select(high, x, _c(x, 0))))))
-    middle = e.log(_ndtr(e.select(e.or_(high, low), _c(x, -2), x)))
+    upper = tr.log1p(e.neg(_ndtr(e.neg(e.select(high, x, _c(x, 0))))))
+    middle = tr.log(_ndtr(e.select(e.or_(high, low), _c(x, -2), x)))
     t = e.select(low, x, _c(x, limit))
     z = e.div(_c(x, 1), e.mul(t, t))
     terms = 10
@@ -123,7 +124,7 @@ def _log_ndtr(x: Any) -> Any:
     for c in coefficient[:0:-1]:
         series = e.mul(z, e.add(_c(x, c), series)) if not isinstance(series, np.generic) or series else e.mul(z, _c(x, c))
     tail = e.sub(
-        e.add(e.mul(_c(x, -0.5), e.mul(t, t)), e.log1p(series)), e.add(e.log(e.neg(t)), _c(x, 0.5 * math.log(2 * math.pi)))
+        e.add(e.mul(_c(x, -0.5), e.mul(t, t)), tr.log1p(series)), e.add(tr.log(e.neg(t)), _c(x, 0.5 * math.log(2 * math.pi)))
     )
     return e.select(high, upper, e.select(low, tail, middle))
 
@@ -173,9 +174,9 @@ def _signed_logsumexp(x: Any, b: Any, axis: Any) -> tuple[Any, Any, tuple[int, .
     x = e.select(used, x, _c(x, -math.inf))
     peak = r.max_(x, axes=axes)
     shift = stop_gradient(e.select(e.isfinite(peak), peak, _c(peak, 0)))
-    terms = e.exp(e.sub(x, r.spread(shift, shape, axes)))
+    terms = tr.exp(e.sub(x, r.spread(shift, shape, axes)))
     total = r.sum_(e.select(used, e.mul(w, terms), _c(x, 0)), axes=axes)
-    return e.add(e.log(e.abs_(total)), shift), e.sign(total), shape, axes
+    return e.add(tr.log(e.abs_(total)), shift), e.sign(total), shape, axes
 
 
 def _sum(x: Any, axes: tuple[int, ...]) -> Any:
@@ -208,5 +209,5 @@ def softmax(x: Any, axis: Any = None) -> Any:
     peak = stop_gradient(r.max_(x, axes=axes))
     low = e.eq(x, _c(x, -math.inf))
     shifted = e.sub(e.select(low, _c(x, 0), x), r.spread(peak, x.shape, axes))
-    terms = e.select(low, _c(x, 0), e.exp(shifted))
+    terms = e.select(low, _c(x, 0), tr.exp(shifted))
     return as_dtype(e.div(terms, r.spread(r.sum_(terms, axes=axes), x.shape, axes)), dtype)

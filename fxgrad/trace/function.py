@@ -37,7 +37,9 @@ def argument_names(f: Any, args: Sequence[Any]) -> list[str]:
     for i in range(len(args)):
         p = parameters[min(i, len(parameters) - 1)] if parameters else None
         variadic = p is not None and p.kind is p.VAR_POSITIONAL
-        names.append(f"{p.name}[{i - len(parameters) + 1}]" if p and variadic else p.name if p and i < len(parameters) else str(i))
+        names.append(
+            f"{p.name}[{i - len(parameters) + 1}]" if p and variadic else p.name if p and i < len(parameters) else str(i)
+        )
     return names
 
 
@@ -54,7 +56,9 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
         return x, False
     if isinstance(x, np.ma.MaskedArray):
         raise errors.FxTypeError(
-            f"{what()} is a masked array", why="fxgrad would ignore its mask.", fix="Pass x.data and the mask separately and use np.where(mask, ...)."
+            f"{what()} is a masked array",
+            why="fxgrad would ignore its mask.",
+            fix="Pass x.data and the mask separately and use np.where(mask, ...).",
         )
     if isinstance(x, np.ndarray) and x.dtype.kind in "fiubc":
         return np.asarray(x, x.dtype.newbyteorder("=")), False

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import builtins
 import dis
-import functools
 import os
 import sys
 import sysconfig
 from collections.abc import Callable
+from functools import lru_cache, partial
+from operator import getitem
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def _followed(code: CodeType) -> bool:
     return not os.path.realpath(code.co_filename).startswith(_SKIPPED) and not code.co_filename.startswith("<frozen")
 
 
-@functools.lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)
 def _names_read(code: CodeType) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """(globals read, (global, attribute) pairs read) by this code and the code nested in it."""
     names: dict[str, None] = {}
@@ -110,66 +111,70 @@ class Guards:
         if id(value) in self._seen or len(self.checks) > MOST_GUARDS:
             return
         self._seen[id(value)] = value
-        if isinstance(value, FunctionType):
-            if hasattr(value, "__wrapped__"):
-                self._follow(value.__wrapped__, name)
-            self._function(value)
-        elif isinstance(value, MethodType):
-            self._follow(value.__func__, name)
-            self._follow(value.__self__, name or "self")
-        elif isinstance(value, functools.partial):
-            self._follow(value.func, name)
-            self._follow(value.args, name)
-            self._follow(value.keywords, name)
-        elif isinstance(value, (list, tuple)):
-            if isinstance(value, list):
-                self.checks.append((lambda: len(value), len(value), f"len({name})"))
-            for i, item in enumerate(value):
-                self._watch(lambda i=i: value[i], item, f"{name}[{i}]")
-        elif isinstance(value, dict):
-            self.checks.append((lambda: len(value), len(value), f"len({name})"))
-            for k, item in value.items():
-                self._watch(lambda k=k: value[k], item, f"{name}[{k!r}]")
-        elif isinstance(value, (set, frozenset)):
-            self.checks.append((lambda: len(value), len(value), f"len({name})"))
-        elif isinstance(value, type):
-            if value.__module__ != "builtins" and self._is_user_class(value):
-                for k, item in vars(value).items():
-                    if isinstance(item, (FunctionType, staticmethod, classmethod, property)):
-                        self._follow(getattr(item, "__func__", None) or getattr(item, "fget", None) or item, k)
-                    elif not k.startswith("__"):
-                        self._watch(lambda k=k: vars(value).get(k, _MISSING), item, f"{value.__name__}.{k}")
-        elif not isinstance(value, (ModuleType, Tracer, Program)):
-            self._object(value, name)
+        for kinds, follow in self._ways.items():
+            if isinstance(value, kinds):
+                follow(self, value, name)
+                return
+        self._object(value, name)
+
+    def _method(self, method: MethodType, name: str) -> None:
+        self._follow(method.__func__, name)
+        self._follow(method.__self__, name or "self")
+
+    def _partial(self, call: partial, name: str) -> None:
+        self._follow(call.func, name)
+        self._follow(call.args, name)
+        self._follow(call.keywords, name)
+
+    def _size(self, container: Any, name: str) -> None:
+        self.checks.append((partial(len, container), len(container), f"len({name})"))
+
+    def _sequence(self, items: Any, name: str) -> None:
+        self._size(items, name)
+        for i, item in enumerate(items):
+            self._watch(partial(getitem, items, i), item, f"{name}[{i}]")
+
+    def _dict(self, items: dict, name: str) -> None:
+        self._size(items, name)
+        for k, item in items.items():
+            self._watch(partial(getitem, items, k), item, f"{name}[{k!r}]")
+
+    def _class(self, cls: type, name: str) -> None:
+        if not _is_user_class(cls):
+            return
+        for k, item in vars(cls).items():
+            if isinstance(item, (FunctionType, staticmethod, classmethod, property)):
+                self._follow(getattr(item, "__func__", None) or getattr(item, "fget", None) or item, k)
+            elif not k.startswith("__"):
+                self._watch(partial(vars(cls).get, k, _MISSING), item, f"{cls.__name__}.{k}")
+
+    def _nothing(self, value: Any, name: str) -> None:
+        """Modules, traced values and programs hold nothing a trace reads."""
 
     def _object(self, value: Any, name: str) -> None:
         """An instance: its attributes, and the code of its class."""
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
-            self.checks.append((lambda: len(attributes), len(attributes), f"attributes of {name}"))
+            self.checks.append((partial(len, attributes), len(attributes), f"attributes of {name}"))
             for k, item in attributes.items():
                 if k != "__wrapped__":
-                    self._watch(lambda k=k: attributes[k], item, f"{name}.{k}")
+                    self._watch(partial(getitem, attributes, k), item, f"{name}.{k}")
             if "__wrapped__" in attributes:
                 self._follow(attributes["__wrapped__"], name)
         for slot in getattr(type(value), "__slots__", ()):
-            if isinstance(slot, str) and hasattr(value, slot) and self._is_user_class(type(value)):
-                self._watch(lambda slot=slot: getattr(value, slot), getattr(value, slot), f"{name}.{slot}")
+            if isinstance(slot, str) and hasattr(value, slot) and _is_user_class(type(value)):
+                self._watch(partial(getattr, value, slot), getattr(value, slot), f"{name}.{slot}")
         self._follow(type(value), type(value).__name__)
 
-    @staticmethod
-    def _is_user_class(cls: type) -> bool:
-        module = sys.modules.get(cls.__module__)
-        path = getattr(module, "__file__", None)
-        return cls.__module__ == "__main__" or (path is not None and not os.path.realpath(path).startswith(_SKIPPED))
-
-    def _function(self, f: FunctionType) -> None:
+    def _function(self, f: FunctionType, name: str) -> None:
+        if hasattr(f, "__wrapped__"):
+            self._follow(f.__wrapped__, name)
         for cell, free in zip(f.__closure__ or (), f.__code__.co_freevars, strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:  # not assigned yet
                 continue
-            self._watch(lambda cell=cell: cell.cell_contents, value, free)
+            self._watch(partial(getattr, cell, "cell_contents"), value, free)
         if not _followed(f.__code__):
             return
         for default in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
@@ -178,16 +183,31 @@ class Guards:
         space = f.__globals__
         for name in names:
             if name in space:
-                self._watch(lambda name=name: space.get(name, _MISSING), space[name], name)
+                self._watch(partial(space.get, name, _MISSING), space[name], name)
             elif not hasattr(builtins, name):
-                self.checks.append((lambda name=name: space.get(name, _MISSING), _MISSING, name))
+                self.checks.append((partial(space.get, name, _MISSING), _MISSING, name))
         for name, attribute in attributes:
             module = space.get(name)
-            if isinstance(module, ModuleType) and attribute in vars(module) and self._is_user_module(module):
+            if isinstance(module, ModuleType) and attribute in vars(module) and _is_user_module(module):
                 members = vars(module)
-                self._watch(lambda members=members, a=attribute: members.get(a, _MISSING), members[attribute], f"{name}.{attribute}")
+                self._watch(partial(members.get, attribute, _MISSING), members[attribute], f"{name}.{attribute}")
 
-    @staticmethod
-    def _is_user_module(module: ModuleType) -> bool:
-        path = getattr(module, "__file__", None)
-        return path is not None and not os.path.realpath(path).startswith(_SKIPPED)
+    _ways: ClassVar[dict[Any, Callable[[Guards, Any, str], None]]] = {
+        FunctionType: _function,
+        MethodType: _method,
+        partial: _partial,
+        (list, tuple): _sequence,
+        dict: _dict,
+        (set, frozenset): _size,
+        type: _class,
+        (ModuleType, Tracer, Program): _nothing,
+    }
+
+
+def _is_user_module(module: ModuleType | None) -> bool:
+    path = getattr(module, "__file__", None)
+    return path is not None and not os.path.realpath(path).startswith(_SKIPPED)
+
+
+def _is_user_class(cls: type) -> bool:
+    return cls.__module__ == "__main__" or _is_user_module(sys.modules.get(cls.__module__))

@@ -92,9 +92,15 @@ def _unsupported_method(ufunc: np.ufunc, function: Any, inputs: tuple, kwargs: d
 
 
 _REDUCE = {
-    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any", "fmax":
-    "nanmax", "fmin": "nanmin",
-}  # fmt: skip
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+    "fmax": "nanmax",
+    "fmin": "nanmin",
+}
 
 
 def _reduce(ufunc: np.ufunc, function: Any, inputs: tuple, kwargs: dict[str, Any]) -> Any:

@@ -132,7 +132,8 @@ class Tracer:
     def __bool__(self) -> bool:
         return bool(
             self._known(
-                "a Python bool", "Use np.where(test, a, b) or fx.cond(test, f, g, *args), or move the test out of the transformed function."
+                "a Python bool",
+                "Use np.where(test, a, b) or fx.cond(test, f, g, *args), or move the test out of the transformed function.",
             )
         )
 
@@ -144,7 +145,8 @@ class Tracer:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
         return int(
             self._known(
-                "an index or a size", "Index with fx.asarray(table)[i] or np.take(table, i, axis=0); give sizes as Python ints or static arguments."
+                "an index or a size",
+                "Index with fx.asarray(table)[i] or np.take(table, i, axis=0); give sizes as Python ints or static arguments.",
             )
         )
 
@@ -161,7 +163,7 @@ class Tracer:
         if depends_on_differentiated(self):
             raise errors.NonDifferentiableError(
                 f"cannot use a traced {self.aval} as {asked}: it depends on what is being differentiated",
-                why="A Python number carries no derivative, so the gradient would be cut silently here (float(), math.*, round() do this).",
+                why="A Python number carries no derivative: float(), math.* and round() would cut the gradient silently here.",
                 fix="Use the NumPy function of the same name (np.exp for math.exp), or fx.stop_gradient(x) first if you mean it.",
             )
         return self._known(asked, "Use the NumPy function of the same name (np.exp for math.exp), which works on traced values.")
@@ -180,9 +182,10 @@ class Tracer:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         raise errors.ConcretizationError(
             f"cannot turn a traced {self.aval} into a plain NumPy array",
-            why="NumPy asked for its elements (np.array, np.asarray, a list of traced values, or an assignment into a plain array), which would cut it off from the trace.",
-            fix="Use np.stack([...]) or fxgrad.numpy.array([...]) to build arrays from traced values, fx.asarray(table)[i] to index a plain table, "
-            "and np.zeros_like(x, shape=n) or fxgrad.numpy.zeros(n) with .at[i].set(v) to fill one.",
+            why="NumPy asked for its elements (np.array, np.asarray, a list of traced values, or an assignment into a plain "
+            "array), which would cut it off from the trace.",
+            fix="Use np.stack([...]) or fxgrad.numpy.array([...]) to build arrays from traced values, fx.asarray(table)[i] to "
+            "index a plain table, and np.zeros_like(x, shape=n) or fxgrad.numpy.zeros(n) with .at[i].set(v) to fill one.",
         )
 
     def _text(self, known: Any) -> str:
@@ -264,17 +267,33 @@ def _in_place(name: str, function: str, sign: str) -> Any:
 
 _FOREIGN = (str, bytes, dict, set, type(None))
 _BINARY = {
-    "add": ("add", "+"), "sub": ("subtract", "-"), "mul": ("multiply", "*"), "truediv": ("divide", "/"), "floordiv": ("floor_divide", "//"),
-    "mod": ("remainder", "%"), "pow": ("power", "**"), "matmul": ("matmul", "@"), "and": ("bitwise_and", "&"), "or": ("bitwise_or", "|"),
-    "xor": ("bitwise_xor", "^"), "lshift": ("left_shift", "<<"), "rshift": ("right_shift", ">>"),
-}  # fmt: skip
+    "add": ("add", "+"),
+    "sub": ("subtract", "-"),
+    "mul": ("multiply", "*"),
+    "truediv": ("divide", "/"),
+    "floordiv": ("floor_divide", "//"),
+    "mod": ("remainder", "%"),
+    "pow": ("power", "**"),
+    "matmul": ("matmul", "@"),
+    "and": ("bitwise_and", "&"),
+    "or": ("bitwise_or", "|"),
+    "xor": ("bitwise_xor", "^"),
+    "lshift": ("left_shift", "<<"),
+    "rshift": ("right_shift", ">>"),
+}
 for _name, (_function, _sign) in _BINARY.items():
     setattr(Tracer, f"__{_name}__", _operator(f"__{_name}__", _function, False))
     setattr(Tracer, f"__r{_name}__", _operator(f"__r{_name}__", _function, True))
     setattr(Tracer, f"__i{_name}__", _in_place(_name, _function, _sign))
 for _name, _function in {
-    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal", "divmod": "divmod",
-}.items():  # fmt: skip
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+    "divmod": "divmod",
+}.items():
     setattr(Tracer, f"__{_name}__", _operator(f"__{_name}__", _function, False))
 setattr(Tracer, "__rdivmod__", _operator("__rdivmod__", "divmod", True))
 
@@ -304,10 +323,40 @@ def _method(name: str) -> Any:
 
 
 for _name in (
-    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum", "diagonal", "dot", "max", "mean",
-    "min", "prod", "ptp", "ravel", "repeat", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var", "nonzero", "choose", "conj",
-):  # fmt: skip
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "astype",
+    "clip",
+    "copy",
+    "cumprod",
+    "cumsum",
+    "diagonal",
+    "dot",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ptp",
+    "ravel",
+    "repeat",
+    "searchsorted",
+    "squeeze",
+    "std",
+    "sum",
+    "swapaxes",
+    "take",
+    "trace",
+    "var",
+    "nonzero",
+    "choose",
+    "conj",
+):
     setattr(Tracer, _name, _method(_name))
+
+
 def _compress(self: Tracer, condition: Any, axis: int | None = None, out: Any = None) -> Any:
     """As numpy.ndarray.compress, whose operands come the other way round than those of numpy.compress."""
     return _library().compress(condition, self, axis, out)

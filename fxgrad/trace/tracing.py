@@ -39,7 +39,21 @@ class Trace:
     arrays or to tracers of an outer trace; it is None where nothing is known (jit, vmap, rules).
     """
 
-    __slots__ = ("_indexed", "_producers", "active", "captured", "captures", "differentiated", "eqns", "inputs", "name", "parent", "source", "transform", "values")
+    __slots__ = (
+        "_indexed",
+        "_producers",
+        "active",
+        "captured",
+        "captures",
+        "differentiated",
+        "eqns",
+        "inputs",
+        "name",
+        "parent",
+        "source",
+        "transform",
+        "values",
+    )
 
     def __init__(self, transform: str, known: bool, name: str = "main"):
         self.transform, self.name = transform, name
@@ -77,7 +91,9 @@ class Trace:
         if found is not None:
             return found
         if not isinstance(x, (Tracer, np.ndarray)):
-            raise errors.FxTypeError(f"a primitive got a {type(x).__name__}", why="Primitives take arrays, NumPy scalars and traced values.")
+            raise errors.FxTypeError(
+                f"a primitive got a {type(x).__name__}", why="Primitives take arrays, NumPy scalars and traced values."
+            )
         var = Var(x.aval if type(x) is Tracer else Aval(x.shape, x.dtype))
         self.captured[id(x)] = var
         self.captures.append(x)
@@ -85,7 +101,9 @@ class Trace:
             self.values[var] = x
         return var
 
-    def emit(self, prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], avals: Sequence[Aval], source: Any) -> list[Var]:
+    def emit(
+        self, prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], avals: Sequence[Aval], source: Any
+    ) -> list[Var]:
         outputs = [Var(a) for a in avals]
         self.eqns.append(Eqn(prim, inputs, params, outputs, source))
         return outputs
@@ -124,9 +142,9 @@ class Trace:
             v = stack.pop()
             if v in values:
                 continue
-            eqn = producers.get(v)
-            if eqn is None:
+            if v not in producers:
                 raise Unknown(self)
+            eqn = producers[v]
             if id(eqn) not in needed:
                 needed.add(id(eqn))
                 stack.extend(a for a in eqn.inputs if type(a) is Var)
@@ -153,7 +171,7 @@ def leaked(x: Tracer) -> errors.LeakedTracerError:
     where = errors.format_location(made)
     return errors.LeakedTracerError(
         f"a traced {x.aval} escaped from {trace.transform} of '{trace.name}'" + (f"; it was made at {where}" if where else ""),
-        why="A traced value stands for an array only while its function is being traced; keeping it in a global, list or attribute leaks it.",
+        why="A traced value stands for an array only while its function is traced; a global, list or attribute outlives that.",
         fix="Return the value from the function instead (has_aux=True returns extra values from grad).",
     )
 
@@ -224,7 +242,7 @@ def inline(program: Program, args: Sequence[Any]) -> list[Any]:
     out = []
     for o in program.outputs:
         a = env[o] if type(o) is Var else o
-        out.append(a.value if type(a) is Lit else Tracer(trace, a))
+        out.append(Tracer(trace, a) if type(a) is Var else value_of(a))
     return out
 
 
@@ -237,6 +255,12 @@ def replay(eqn: Eqn, args: Sequence[Any]) -> list[Any]:
     return [Tracer(trace, v) for v in trace.emit(eqn.prim, [trace.atom(a) for a in args], eqn.params, avals, eqn.source)]
 
 
+def value_of(atom: Atom) -> Any:
+    """The NumPy scalar of a literal."""
+    assert type(atom) is Lit
+    return atom.value
+
+
 class Walk:
     """The environment every transform walks a program with: variables of the program on one side, values on the other."""
 
@@ -247,11 +271,11 @@ class Walk:
         self.trace = _current.get()
 
     def read(self, atom: Atom) -> Any:
-        return self.env[atom] if type(atom) is Var else atom.value
+        return self.env[atom] if type(atom) is Var else value_of(atom)
 
     def read_all(self, atoms: Sequence[Atom]) -> list[Any]:
         env = self.env
-        return [env[a] if type(a) is Var else a.value for a in atoms]
+        return [env[a] if type(a) is Var else value_of(a) for a in atoms]
 
     def write(self, variables: Sequence[Var], values: Sequence[Any]) -> None:
         self.env.update(zip(variables, values, strict=True))
@@ -264,8 +288,9 @@ class Walk:
 
 def trace_expansion(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Program:
     """The definition of an "expand" primitive as a program on operands of these avals."""
-    assert prim.expand is not None
-    return build(avals, lambda *xs: prim.expand(*xs, **params), prim.name)
+    expand = prim.expand
+    assert expand is not None
+    return build(avals, lambda *xs: expand(*xs, **params), prim.name)
 
 
 def depends_on_differentiated(x: Tracer) -> bool:

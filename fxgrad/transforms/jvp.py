@@ -16,7 +16,7 @@ __all__ = ["jvp"]
 
 
 def jvp(program: Program, nonzero: Sequence[bool]) -> tuple[Program, tuple[bool, ...]]:
-    """The program (*inputs, *tangents of the inputs marked nonzero) -> (*outputs, *their nonzero tangents), and which those are."""
+    """The program (*inputs, *tangents of those marked nonzero) -> (*outputs, *their nonzero tangents), and which those are."""
     nonzero = tuple(nonzero)
     return program.memoize(("jvp", nonzero), lambda: _jvp(program, nonzero))
 

@@ -22,7 +22,7 @@ class Split:
     """A program in two halves: known (inputs known now) and later (the rest).
 
     known: (*known inputs) -> (*known outputs, *residuals); later: (*residuals, *unknown inputs) -> (*unknown outputs).
-    `residuals` says where each leading input of `later` comes from: ("in", i) is known input i, ("out", j) is output j of `known`.
+    `residuals` says where each leading input of `later` comes from: ("in", i), known input i, or ("out", j), output j of `known`.
     """
 
     known: Program
@@ -58,9 +58,9 @@ def split(program: Program, unknown: Sequence[bool], saveable: Saveable | None =
         if not any(marks):
             known_eqns.append(eqn)
         elif eqn.prim.split is not None and not all(marks):
-            known, later, late_outputs = eqn.prim.split(eqn, marks)
-            known_eqns.extend(known)
-            later_eqns.append(later)
+            now, rest, late_outputs = eqn.prim.split(eqn, marks)
+            known_eqns.extend(now)
+            later_eqns.append(rest)
             later_vars.update(late_outputs)
         else:
             later_eqns.append(eqn)

@@ -19,7 +19,7 @@ __all__ = ["backward_pass", "transpose"]
 
 
 def transpose(program: Program, linear: Sequence[bool], nonzero: Sequence[bool]) -> tuple[Program, tuple[bool, ...]]:
-    """The program (*nonlinear inputs, *cotangents of the outputs marked nonzero) -> (*nonzero cotangents of the linear inputs)."""
+    """The program (*nonlinear inputs, *cotangents of outputs marked nonzero) -> (*nonzero cotangents of the linear inputs)."""
     linear, nonzero = tuple(linear), tuple(nonzero)
     return program.memoize(("transpose", linear, nonzero), lambda: _transpose(program, linear, nonzero))
 
