@@ -43,7 +43,7 @@ def remez(values: list, weights: list, grid: list, degree: int) -> tuple[list, m
             matrix[row, n - 1] = (-1) ** row / weights[g]
         solution = mp.lu_solve(matrix, mp.matrix([values[g] for g in chosen]))
         coefficients = list(solution[: n - 1])
-        errors = [w * (mp.polyval(coefficients[::-1], x) - f) for x, f, w in zip(grid, values, weights)]
+        errors = [w * (mp.polyval(coefficients[::-1], x) - f) for x, f, w in zip(grid, values, weights, strict=True)]
         # The largest error of every run of equal signs; of those, n neighbours with the largest ends.
         extrema: list[int] = []
         for i, e in enumerate(errors):
@@ -64,15 +64,16 @@ def correct(errors: list, weights: list, grid: list, low: int, degree: int) -> l
 
     Small changes to a nearly right polynomial: float64 is enough for them once everything is scaled.
     """
-    unit, reach = max(w * abs(e) for w, e in zip(weights, errors)), max(abs(x) for x in grid)
-    basis = np.array([[float(w * (x / reach) ** p) for p in range(low, degree + 1)] for w, x in zip(weights, grid)])
+    unit, reach = max(w * abs(e) for w, e in zip(weights, errors, strict=True)), max(abs(x) for x in grid)
+    basis = np.array([[float(w * (x / reach) ** p) for p in range(low, degree + 1)] for w, x in zip(weights, grid, strict=True)])
     size = np.abs(basis).max(axis=0)
-    target = np.array([float(w * e / unit) for w, e in zip(weights, errors)])
+    target = np.array([float(w * e / unit) for w, e in zip(weights, errors, strict=True)])
     bound = np.ones((len(grid), 1))
     matrix = np.vstack([np.hstack([basis / size, -bound]), np.hstack([-basis / size, -bound])])
     cost = np.append(np.zeros(basis.shape[1]), 1.0)
     found = linprog(cost, A_ub=matrix, b_ub=np.concatenate([-target, target]), bounds=(None, None), method="highs").x
-    return [mp.mpf(float(x)) * unit / mp.mpf(float(s)) / reach**p for x, s, p in zip(found, size, range(low, degree + 1))]
+    changes = zip(found[:-1], size, range(low, degree + 1), strict=True)  # the last unknown is the bound
+    return [mp.mpf(float(x)) * unit / mp.mpf(float(s)) / reach**p for x, s, p in changes]
 
 
 def solve(fit: Fit, points: int = 500) -> tuple[list[float], float]:
@@ -83,14 +84,14 @@ def solve(fit: Fit, points: int = 500) -> tuple[list[float], float]:
     coefficients, _ = remez(values, weights, grid, fit.degree)
 
     def errors() -> list:
-        return [mp.polyval(coefficients[::-1], x) - f for x, f in zip(grid, values)]
+        return [mp.polyval(coefficients[::-1], x) - f for x, f in zip(grid, values, strict=True)]
 
     for i in range(fit.degree + 1):
         coefficients[i] = mp.mpf(float(fit.dtype(mp.nstr(coefficients[i], 25))))
         if fit.refit and i < fit.degree:
             changes = correct(errors(), weights, grid, i + 1, fit.degree)
-            coefficients[i + 1 :] = [c + change for c, change in zip(coefficients[i + 1 :], changes)]
-    largest = max(w * abs(e) for w, e in zip(weights, errors()))
+            coefficients[i + 1 :] = [c + change for c, change in zip(coefficients[i + 1 :], changes, strict=True)]
+    largest = max(w * abs(e) for w, e in zip(weights, errors(), strict=True))
     return [float(c) for c in coefficients], float(mp.log(largest, 2))
 
 
@@ -276,11 +277,8 @@ def _tanh_row(j: int) -> tuple:
     c, s = mp.mpf(float(candidates[best])), mp.tanh(mp.mpf(float(candidates[best])))
     tail = _near_one(lambda d: (mp.tanh(c + d) - s) / d, lambda d: (1 - s * s) * (1 - s * d))
     ends = (low - c - mp.mpf(2) ** -22, high - c)
-    return (
-        float(c),
-        float(np.float32(values[best])),
-        *solve(Fit(tail, ends, 4, lambda d: d / mp.tanh(c + d), np.float32, True), 200)[0],
-    )
+    fit = Fit(tail, ends, 4, lambda d: d / mp.tanh(c + d), np.float32, True)
+    return (float(c), float(np.float32(values[best])), *solve(fit, 200)[0])
 
 
 TABLES = {
@@ -358,13 +356,8 @@ def main(names: list[str]) -> None:
     for name in names or TABLES:
         if name in TABLES:
             scalar = np.float32 if name.endswith("f32") else np.float64
-            print(
-                f"{name} = (",
-                *(f"    ({', '.join(str(scalar(x)) for x in row)})," for row in TABLES[name]()),
-                ")",
-                sep="\n",
-                flush=True,
-            )
+            rows = [f"    ({', '.join(str(scalar(x)) for x in row)})," for row in TABLES[name]()]
+            print(f"{name} = (", *rows, ")", sep="\n", flush=True)
     for name in names or FITS:
         if name in CONSTANTS or name in TABLES:
             continue

@@ -12,6 +12,7 @@ from fxgrad.api import (
     jvp,
     linearize,
     make_ir,
+    parse_ir,
     stop_gradient,
     value_and_grad,
     vjp,
@@ -31,7 +32,6 @@ from fxgrad.errors import (
     UnsupportedError,
 )
 from fxgrad.ir.program import Program
-from fxgrad.ir.text import parse as parse_ir
 from fxgrad.ir.types import Aval
 from fxgrad.numpy import asarray
 from fxgrad.runtime.caches import clear_caches

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 from types import CodeType, FrameType
@@ -53,6 +52,8 @@ def format_location(location: Location | None) -> str | None:
     """A location as messages show it: `model.py:31   if loss > 0.1:`."""
     if location is None:
         return None
+    import linecache
+
     code, line = location
     text = linecache.getline(code.co_filename, line).strip()
     return f"{os.path.basename(code.co_filename)}:{line}" + (f"   {text}" if text else "")

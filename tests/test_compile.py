@@ -314,7 +314,7 @@ import numpy as np
 from fxgrad.compile import cache
 from fxgrad.compile.lower import compile_program
 from fxgrad.ir.types import aval_of
-from fxgrad.primitives import elementwise as E, reduce as R
+from fxgrad.primitives import elementwise as E, reduce as R, transcendental as T
 from fxgrad.runtime.eager import evaluate
 from fxgrad.trace.tracing import build
 x = np.linspace(-1, 1, 100).astype("f4")

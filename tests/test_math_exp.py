@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
 from functools import cache
 
+import llvmlite.binding as llvm
 import mpmath as mp
 import numpy as np
 import pytest
 from kernel_harness import compute_numpy, run_kernel, same_bits
 
 from fxgrad.kernels import math as m
+from fxgrad.kernels import vector as v
 from fxgrad.testing.ulp import ulp_difference
 
 inf, nan = np.inf, np.nan
@@ -21,13 +27,13 @@ LIMITS = {
     "expm1": (0.88, 0.90),
     "log": (0.88, 0.86),
     "log1p": (0.91, 0.91),
-    "tanh": (0.99, 0.99),
+    "tanh": (0.79, 0.99),
     "sinh": (1.00, 1.30),
     "cosh": (1.40, 1.40),
     "logistic": (0.92, 0.92),
     "cbrt": (0.51, 0.51),
     "rsqrt": (0.51, 0.51),
-    "pow": (0.80, 0.80),
+    "pow": (0.77, 0.70),
 }
 
 WIDE = {  # in float64, accurate enough to measure float32
@@ -199,6 +205,74 @@ def test_pow_special_values(dtype):
     for result in (run_kernel(m.pow, x, y), compute_numpy(m.pow, x, y)):
         wrong = ~same_bits(result, expected)
         assert not wrong.any(), [*zip(x[wrong], y[wrong], result[wrong], expected[wrong])]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pow_of_a_lane_does_not_depend_on_the_others(dtype):
+    # The special cases are computed in a block of their own, for whole vectors.
+    x, y = (a.astype(dtype) for a in pow_points(dtype, 1000))
+    special = np.arange(x.size) % 5 == 0
+    result = run_kernel(m.pow, np.where(special, -x, x), y)
+    assert same_bits(result, run_kernel(m.pow, x, y))[~special].all()
+    assert same_bits(
+        run_kernel(m.pow, -x, np.rint(y)), np.copysign(run_kernel(m.pow, x, np.rint(y)), 1 - 2 * (np.rint(y) % 2))
+    ).all()
+
+
+TABLES = [(np.int32, 16), (np.int32, 32), (np.int32, 64), (np.int64, 8), (np.int64, 16), (np.int64, 32), (np.int32, 4)]
+
+
+@pytest.mark.parametrize("index_from", [np.int8, np.int32, np.int64])
+@pytest.mark.parametrize(("index", "size"), TABLES)
+def test_lookup_takes_the_index_modulo_the_size(index, size, index_from):
+    table = tuple(np.random.default_rng(size).normal(size=size).tolist())
+    i = np.arange(-128, 128).astype(index_from)
+
+    def body(i):
+        return v.lookup(table, v.convert(i, index))
+
+    out = np.dtype(f"f{np.dtype(index).itemsize}")
+    expected = np.array(table, out)[np.arange(-128, 128) % size]
+    assert same_bits(run_kernel(body, i, out=out), expected).all() and same_bits(compute_numpy(body, i), expected).all()
+
+
+# CPUs by the features their code may use: with gathers, with AVX-512, and with neither.
+CPUS = {
+    "haswell": "+64bit,+cx8,+cmov,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt,+movbe",
+    "x86-64": "+64bit,+cx8,+cmov,+sse,+sse2",
+}
+
+DIGEST = """
+import hashlib
+import numpy as np
+from kernel_harness import run_kernel
+from fxgrad.kernels import math as m
+
+rng = np.random.default_rng(0)
+for dtype in (np.float32, np.float64):
+    x = np.concatenate([rng.normal(scale=4, size=4000), [0, -0.0, 1, -1, np.inf, -np.inf, 1e-42, 9, 30]]).astype(dtype)
+    y = rng.permutation(x)
+    for result in (run_kernel(m.tanh, x), run_kernel(m.pow, x, y), run_kernel(m.pow, np.abs(x), y)):
+        result[np.isnan(result)] = np.nan
+        print(hashlib.sha256(result.tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 CPUs")
+def test_tables_give_the_same_bits_on_other_cpus():
+    """Only compiled for the other CPU: it runs here, on a CPU with at least these features."""
+
+    def digests(**variables: str) -> str:
+        path = os.pathsep.join([os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))])
+        environment = {**os.environ, "PYTHONPATH": path, **variables}
+        return subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True).stdout
+
+    expected = digests()
+    assert len(expected.split()) == 6
+    have = llvm.get_host_cpu_features()
+    for name, features in CPUS.items():
+        if all(have.get(feature[1:]) for feature in features.split(",")):
+            assert digests(NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features) == expected, name
 
 
 def test_ulp_difference_counts_spacings():

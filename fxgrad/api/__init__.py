@@ -3,7 +3,7 @@
 from fxgrad.api.batching import vmap
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
-from fxgrad.api.programs import eval_shape, make_ir, stop_gradient
+from fxgrad.api.programs import eval_shape, make_ir, parse_ir, stop_gradient
 from fxgrad.api.reverse import grad, value_and_grad, vjp
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "jvp",
     "linearize",
     "make_ir",
+    "parse_ir",
     "stop_gradient",
     "value_and_grad",
     "vjp",

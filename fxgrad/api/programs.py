@@ -50,6 +50,23 @@ def make_ir(f: F) -> Callable[..., Program]:
     return wrapped
 
 
+def parse_ir(text: str) -> Program:
+    """The program written in `text`, the form that str(program) has.
+
+    Raises:
+        FxValueError: the text is malformed; the message names line and column.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> program = fx.make_ir(np.sin)(np.ones(3))
+        >>> fx.parse_ir(str(program)) == program
+        True
+    """
+    from fxgrad.ir.text import parse
+
+    return parse(text)
+
+
 def trace_abstract(f: F, args: Sequence[Any], kwargs: dict[str, Any], transform: str) -> Traced:
     flat, structure = tree.flatten((tuple(args), kwargs))
     pairs = [as_leaf(x, lambda: f"an argument of {transform}") for x in flat]

@@ -255,17 +255,17 @@ def cond_block(mask: Any, compute: Callable[[], tuple], fallback: tuple) -> tupl
     It is for rare and costly cases. What a lane gets does not depend on the other lanes, so neither do the bits.
     """
     if not isinstance(mask, Vec):
-        return tuple(select(mask, n, o) for n, o in zip(compute(), fallback)) if any_lane(mask) else fallback
+        return tuple(select(mask, n, o) for n, o in zip(compute(), fallback, strict=True)) if any_lane(mask) else fallback
     b = mask.b
     before, rare, after = b.block, b.append_basic_block("rare"), b.append_basic_block("rare_done")
     b.cbranch(any_lane(mask), rare, after).set_weights([1, 1000])
     b.position_at_end(rare)
-    merged = [select(mask, n, o) for n, o in zip(compute(), fallback)]
+    merged = [select(mask, n, o) for n, o in zip(compute(), fallback, strict=True)]
     rare = b.block  # compute may itself have opened blocks
     b.branch(after)
     b.position_at_end(after)
     results = []
-    for new, old in zip(merged, fallback):
+    for new, old in zip(merged, fallback, strict=True):
         phi = b.phi(old.v.type)
         phi.add_incoming(new.v, rare)
         phi.add_incoming(old.v, before)

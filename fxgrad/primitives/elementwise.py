@@ -31,6 +31,7 @@ REALS = "fiub"
 ANY = "fciub"
 _BOOL = np.dtype(np.bool_)
 
+CONVENTION = "docs/design.md, conventions"
 DLMF = "DLMF {}"  # NIST Digital Library of Mathematical Functions, section of the derivative formula
 
 # ---- linear in each operand ------------------------------------------------------------------------------------------
@@ -219,7 +220,7 @@ def _factor_transpose(strong: Callable[..., Any]) -> Callable[..., list]:
 mul = elementwise(
     "mul",
     lambda k, x, y: x * y,
-    Doc("x * y", "g*y, g*x"),
+    Doc("x * y", "g*y, g*x", "product rule"),
     partials=(lambda z, x, y: y, lambda z, x, y: x),
     numpy=np.multiply,
     operands=NUMBERS,
@@ -241,7 +242,7 @@ div = register(
         "div",
         "map",
         _same_dtype_typ("div", "fc"),
-        Doc("x / y", "g/y, -g*(x/y)/y"),
+        Doc("x / y", "g/y, -g*(x/y)/y", "quotient rule"),
         jvp=_div_jvp,
         transpose=_factor_transpose(lambda g, r: lin_div(g, r)),
         batch=batch_elementwise(lambda: div),
@@ -258,7 +259,7 @@ def _rem_body(k: Any, x: Any, y: Any) -> Any:
 rem = elementwise(
     "rem",
     _rem_body,
-    Doc("x - y*floor(x/y), the sign of y (NumPy's remainder)", "g, -g*floor(x/y)"),
+    Doc("x - y*floor(x/y), the sign of y (NumPy's remainder)", "g, -g*floor(x/y)", "x - n*y with n constant between jumps"),
     partials=(lambda z, x, y: ones_like(z), lambda z, x, y: neg(floor(div(x, y)))),
     numpy=np.remainder,
     operands="fiu",
@@ -306,7 +307,7 @@ def _integer_pow_numpy(x: Any, *, n: int) -> Any:
 integer_pow = elementwise(
     "integer_pow",
     _integer_pow_body,
-    Doc("x ** n, n a fixed integer, by repeated squaring", "g*n*x**(n-1)", DLMF.format("4.2.E27")),
+    Doc("x ** n, n a fixed integer, by repeated squaring", "g*n*x**(n-1)", DLMF.format("4.7.ii")),
     partials=(lambda y, x, *, n: _integer_pow_slope(x, n),),
     numpy=_integer_pow_numpy,
     operands=NUMBERS,
@@ -328,7 +329,7 @@ def _absolute_slope(y: Any, x: Any) -> Any:
 abs_ = elementwise(
     "abs",
     lambda k, x: k.absolute(x),
-    Doc("|x|", "g*sign(x); 0 at 0"),
+    Doc("|x|", "g*sign(x); 0 at 0", CONVENTION),
     partials=(_absolute_slope,),
     numpy=np.absolute,
     operands="fiu",
@@ -358,7 +359,7 @@ def _share(by: Callable[[Any, Any], Any]) -> Any:
 maximum = elementwise(
     "maximum",
     lambda k, x, y: k.maximum(x, y),
-    Doc("the larger; NaN if either is", "g to the larger, g/2 to each of a tie"),
+    Doc("the larger; NaN if either is", "g to the larger, g/2 to each of a tie", CONVENTION),
     partials=_share(lambda a, b: gt(a, b)),
     operands=REALS,
     supports=kernel_dtypes,
@@ -366,7 +367,7 @@ maximum = elementwise(
 minimum = elementwise(
     "minimum",
     lambda k, x, y: k.minimum(x, y),
-    Doc("the smaller; NaN if either is", "g to the smaller, g/2 to each of a tie"),
+    Doc("the smaller; NaN if either is", "g to the smaller, g/2 to each of a tie", CONVENTION),
     partials=_share(lambda a, b: lt(a, b)),
     operands=REALS,
     supports=kernel_dtypes,
@@ -374,7 +375,7 @@ minimum = elementwise(
 clip = elementwise(
     "clip",
     lambda k, x, lo, hi: k.minimum(k.maximum(x, lo), hi),
-    Doc("min(max(x, lo), hi)", "g where lo <= x <= hi, else 0; to the bounds where they are taken"),
+    Doc("min(max(x, lo), hi)", "g where lo <= x <= hi, else 0; to the bounds where they are taken", CONVENTION),
     partials=(
         lambda y, x, lo, hi: _indicator(and_(ge(x, lo), le(x, hi)), y),
         lambda y, x, lo, hi: _indicator(and_(lt(x, lo), lt(lo, hi)), y),
@@ -393,7 +394,7 @@ def _indicator(mask: Any, like: Any) -> Any:
 sqrt = elementwise(
     "sqrt",
     lambda k, x: k.sqrt(x),
-    Doc("square root", "g/(2*y); inf at 0"),
+    Doc("square root", "g/(2*y); inf at 0", DLMF.format("4.7.ii")),
     partials=(lambda y, x: div(y.dtype.type(0.5), y),),
     numpy=np.sqrt,
 )

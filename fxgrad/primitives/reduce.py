@@ -14,6 +14,7 @@ import numpy as np
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.base import Doc, Primitive, add_tangents, kernel_dtypes, register, type_error
 from fxgrad.primitives.elementwise import (
+    CONVENTION,
     _indicator,
     add,
     and_,
@@ -102,7 +103,7 @@ def _sum_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, axes: Axes) -> 
 sum_ = reducer(
     "sum",
     lambda k, a, b: a + b,
-    lambda dtype: dtype.type(-0.0) if dtype.kind == "f" else dtype.type(0),
+    lambda dtype: dtype.type(0),
     Doc("sum over axes", "g spread over the axes"),
     jvp=_sum_jvp,
     transpose=_sum_transpose,
@@ -147,7 +148,7 @@ prod = reducer(
     "prod",
     lambda k, a, b: a * b,
     lambda dtype: dtype.type(1),
-    Doc("product over axes", "g * product of the other elements, without division"),
+    Doc("product over axes", "g * product of the other elements, without division", "product rule"),
     jvp=_prod_jvp,
 )
 
@@ -181,7 +182,7 @@ max_ = reducer(
     "max",
     lambda k, a, b: k.maximum(a, b),
     lambda dtype: _lowest(dtype, False),
-    Doc("largest element; NaN if there is one", "g shared evenly by the largest elements"),
+    Doc("largest element; NaN if there is one", "g shared evenly by the largest elements", CONVENTION),
     jvp=_extremum_jvp(lambda: max_),
     operands="fiub",
 )
@@ -189,7 +190,7 @@ min_ = reducer(
     "min",
     lambda k, a, b: k.minimum(a, b),
     lambda dtype: _lowest(dtype, True),
-    Doc("smallest element; NaN if there is one", "g shared evenly by the smallest elements"),
+    Doc("smallest element; NaN if there is one", "g shared evenly by the smallest elements", CONVENTION),
     jvp=_extremum_jvp(lambda: min_),
     operands="fiub",
 )
@@ -311,7 +312,7 @@ cumprod = register(
         "cumprod",
         "host",
         _along_typ("cumprod"),
-        Doc("running product along an axis", "a linear recurrence from the other end, without division"),
+        Doc("running product along an axis", "a linear recurrence from the other end, without division", "product rule"),
         jvp=_cumprod_jvp,
         batch=_along_batch(lambda: cumprod),
         numpy=_accumulate(np.multiply),
@@ -346,8 +347,9 @@ linear_recurrence = register(
         "host",
         _along_typ("linear_recurrence"),
         Doc(
-            "h[i] = a[i]*h[i-1] + b[i] along an axis, h[-1] = 0; operands b, a",
-            "to b: the recurrence from the other end; to a: that times h[i-1]",
+            "h[i] = a[i]*h[i-1] + b[i] along an axis, h[0] = b[0]",
+            "the recurrence from the other end; that times h[i-1]",
+            "transpose of a bidiagonal system",
         ),
         jvp=_recurrence_jvp,
         transpose=_recurrence_transpose,

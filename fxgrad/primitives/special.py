@@ -22,7 +22,7 @@ def _times_log(
     return elementwise(
         name,
         body,
-        Doc(forward, backward, DLMF.format("4.2.E19")),
+        Doc(forward, backward, DLMF.format("4.7.i")),
         partials=(lambda z, x, y: log_(y), lambda z, x, y: _zero_with(x, slope(x, y))),
         cheap=False,
     )

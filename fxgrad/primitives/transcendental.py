@@ -40,7 +40,7 @@ def _pow_by_y(z: Any, x: Any, y: Any) -> Any:
 pow = elementwise(
     "pow",
     lambda k, x, y: k.pow(x, y),
-    Doc("x ** y", "g*y*x**(y-1) (0 if y = 0), g*z*log(x) (0 if x = 0 <= y)", DLMF.format("4.2.E27")),
+    Doc("x ** y", "g*y*x**(y-1) (0 if y = 0), g*z*log(x) (0 if x = 0 <= y)", DLMF.format("4.7.ii")),
     partials=(_pow_by_x, _pow_by_y),
     operands="f",
     cheap=False,
@@ -50,47 +50,47 @@ pow = elementwise(
 # ---- exponentials and logarithms -------------------------------------------------------------------------------------
 
 exp = elementwise(
-    "exp", lambda k, x: k.exp(x), Doc("e**x", "g*y", DLMF.format("4.2.E21")), partials=(lambda y, x: y,), cheap=False
+    "exp", lambda k, x: k.exp(x), Doc("e**x", "g*y", DLMF.format("4.7.ii")), partials=(lambda y, x: y,), cheap=False
 )
 expm1 = elementwise(
     "expm1",
     lambda k, x: k.expm1(x),
-    Doc("e**x - 1", "g*exp(x)", DLMF.format("4.2.E21")),
+    Doc("e**x - 1", "g*exp(x)", DLMF.format("4.7.ii")),
     partials=(lambda y, x: exp(x),),
     cheap=False,
 )
 log = elementwise(
     "log",
     lambda k, x: k.log(x),
-    Doc("natural logarithm", "g/x", DLMF.format("4.2.E19")),
+    Doc("natural logarithm", "g/x", DLMF.format("4.7.i")),
     partials=(lambda y, x: reciprocal(x),),
     cheap=False,
 )
 log1p = elementwise(
     "log1p",
     lambda k, x: k.log1p(x),
-    Doc("log(1 + x)", "g/(1 + x)", DLMF.format("4.2.E19")),
+    Doc("log(1 + x)", "g/(1 + x)", DLMF.format("4.7.i")),
     partials=(lambda y, x: reciprocal(add(x, ones_like(x))),),
     cheap=False,
 )
 rsqrt = elementwise(
     "rsqrt",
     lambda k, x: k.rsqrt(x),
-    Doc("1/sqrt(x)", "-g*y/(2*x)"),
+    Doc("1/sqrt(x)", "-g*y/(2*x)", DLMF.format("4.7.ii")),
     partials=(lambda y, x: div(mul(y.dtype.type(-0.5), y), x),),
     cheap=False,
 )
 cbrt = elementwise(
     "cbrt",
     lambda k, x: k.cbrt(x),
-    Doc("cube root", "g/(3*y*y); inf at 0"),
+    Doc("cube root", "g/(3*y*y); inf at 0", DLMF.format("4.7.ii")),
     partials=(lambda y, x: reciprocal(mul(y.dtype.type(3), mul(y, y))),),
     cheap=False,
 )
 logistic = elementwise(
     "logistic",
     lambda k, x: k.logistic(x),
-    Doc("1/(1 + exp(-x))", "g*y*logistic(-x)"),
+    Doc("1/(1 + exp(-x))", "g*y*logistic(-x)", "y' = y*(1 - y), 1 - y = logistic(-x)"),
     partials=(lambda y, x: mul(y, logistic(neg(x))),),
     cheap=False,
 )
@@ -146,7 +146,7 @@ atan = elementwise(
 atan2 = elementwise(
     "atan2",
     lambda k, y, x: k.atan2(y, x),
-    Doc("angle of the point (x, y)", "g*x/(x*x + y*y), -g*y/(x*x + y*y); 0 at the origin"),
+    Doc("angle of the point (x, y)", "g*x/(x*x + y*y), -g*y/(x*x + y*y); 0 at the origin", DLMF.format("4.24.E9")),
     partials=(lambda z, y, x: _over_square(x, x, y), lambda z, y, x: neg(_over_square(y, x, y))),
     cheap=False,
 )

@@ -23,6 +23,7 @@ __all__ = ["EagerPlan", "evaluate", "evaluator", "has_kernel", "operation", "own
 _HALF = np.dtype(np.float16)
 _SINGLE = np.dtype(np.float32)
 _memo: dict[Any, Callable] = {}
+MEMO_LIMIT = 1 << 16
 
 
 def _memo_key(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Any:
@@ -32,11 +33,10 @@ def _memo_key(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) ->
 def operation(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
     """Evaluation of one primitive: a function of arrays that returns its result, or the list of its results."""
     key = _memo_key(prim, avals, params)
-    try:
-        found = _memo.get(key)
-    except TypeError:  # an unhashable parameter
-        return _make(prim, avals, params)
+    found = _memo.get(key)
     if found is None:
+        if len(_memo) >= MEMO_LIMIT:  # a program that meets ever new shapes; what is in use is made again
+            _memo.clear()
         found = _memo[key] = _make(prim, avals, params)
     return found
 
@@ -392,20 +392,20 @@ class EagerPlan:
 
 def _fetch_kernels(program: Program) -> None:
     """Get all kernels the program's operations need in one unit, where they are not known yet."""
-    wanted = []
+    wanted: dict[Any, tuple] = {}
     for eqn in program.eqns:
         prim = eqn.prim
         if prim.kind not in ("map", "reduce") or (prim.numpy is not None and prim.kind == "map"):
             continue
         avals = [a.aval for a in eqn.inputs]
-        try:
-            known = _memo_key(prim, avals, eqn.params) in _memo
-        except TypeError:
-            known = True
-        if not known and has_kernel(prim, avals, [eqn.outputs[0].aval]) and all(a.size for a in (*avals, eqn.outputs[0].aval)):
-            wanted.append((prim, avals, eqn.params, eqn.outputs[0].aval))
+        key = _memo_key(prim, avals, eqn.params)
+        if key in _memo or key in wanted:
+            continue
+        out = eqn.outputs[0].aval
+        if has_kernel(prim, avals, [out]) and all([a.size for a in (*avals, out)]):
+            wanted[key] = (prim, avals, eqn.params, out)
     if len(wanted) > 1:
         from fxgrad.compile.cache import kernel_addresses
         from fxgrad.compile.single import usual_kernels
 
-        kernel_addresses(usual_kernels(wanted))
+        kernel_addresses(usual_kernels([*wanted.values()]))

@@ -7,6 +7,7 @@ odd weights (Carter and Wegman, 1979): a single changed word always changes it. 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,12 @@ __all__ = ["Guarded", "fingerprint"]
 
 COPY_LIMIT = 1 << 16  # bytes; below it a copy costs less than a hash
 _ROW = 4096
-_WEIGHTS = np.random.default_rng().integers(0, 2**64, _ROW, dtype=np.uint64) | np.uint64(1)
+
+
+@lru_cache(maxsize=1)
+def _weights() -> np.ndarray:
+    """Drawn once in each process (numpy.random is slow to import, so not before it is needed)."""
+    return np.random.default_rng().integers(0, 2**64, _ROW, dtype=np.uint64) | np.uint64(1)
 
 
 def fingerprint(x: np.ndarray) -> Any:
@@ -27,11 +33,12 @@ def fingerprint(x: np.ndarray) -> Any:
     words = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
     tail = words[words.size // 8 * 8 :].tobytes()
     words = words[: words.size // 8 * 8].view(np.uint64)
+    weights = _weights()
     while words.size > _ROW:
         full = words.size // _ROW * _ROW
         rest = words[full:]
-        words = np.append(words[:full].reshape(-1, _ROW) @ _WEIGHTS, np.dot(rest, _WEIGHTS[: rest.size]))
-    return tail, int(np.dot(words, _WEIGHTS[: words.size]))
+        words = np.append(words[:full].reshape(-1, _ROW) @ weights, np.dot(rest, weights[: rest.size]))
+    return tail, int(np.dot(words, weights[: words.size]))
 
 
 def _reachable(x: Any) -> bool:

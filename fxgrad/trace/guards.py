@@ -9,7 +9,6 @@ by type and value.
 from __future__ import annotations
 
 import builtins
-import dis
 import os
 import sys
 import sysconfig
@@ -43,6 +42,8 @@ def _followed(code: CodeType) -> bool:
 @lru_cache(maxsize=4096)
 def _names_read(code: CodeType) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """(globals read, (global, attribute) pairs read) by this code and the code nested in it."""
+    import dis  # slow to import, and needed for jit only
+
     names: dict[str, None] = {}
     attributes: dict[tuple[str, str], None] = {}
     last = None
