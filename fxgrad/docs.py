@@ -228,8 +228,8 @@ All this is about fxgrad's own operations: functions of `fxgrad.numpy` anywhere,
 - `+ - * /`, `sqrt` and comparisons are IEEE 754, rounded to nearest even. No product and sum is contracted into an fma,
   nothing is reassociated, and subnormal numbers are kept. Nothing is compiled with fast-math flags.
 - Simplifications before compilation are exact: `x * 0` is not replaced by 0, nor `x + 0` by `x`.
-- `abs`, `neg`, `sign`, `floor`, `ceil`, `round` (ties to even), `maximum`, `minimum`, `clip`, `where`, `remainder` (of
-  floats, with the divisor's sign), indexing and everything that only moves values are exact.
+- `abs`, `neg`, `sign`, `floor`, `ceil`, `round` (ties to even), `maximum`, `minimum`, `clip`, `where`, indexing and
+  everything that only moves values are exact.
 - Integer arithmetic wraps; `x // 0` and `x % 0` of integers are 0, as in NumPy.
 - `x ** n` for a fixed integer n multiplies by repeated squaring, and divides once if n is negative; it is not `pow` and has
   an error that grows with log2(n).
@@ -260,7 +260,7 @@ depends on **n and the dtype alone**: not on memory layout, on which axes are re
 
 So the error bound grows with n/{block_small:,} + 256 + {depth}, not with n. The sum of nothing is 0, the product of nothing
 1. float16 is added up in float32 and rounded once. `max` and `min` are exact. `cumsum`, `cumprod` and their derivatives run
-in sequence along their axis.
+   in sequence along their axis.
 
 ## Matrix products
 
@@ -360,7 +360,7 @@ def measured() -> str:
     about = data["about"]
     lines = [
         "",
-        f"Largest errors found on {data['date']} ({data['machine']}), in ulp of the exact result, rounded up, and where they stood:",
+        f"Largest errors found on {data['date']} ({data['machine']}), in ulp, rounded up, and the arguments where they stood:",
         "",
         *_table({k: v for k, v in data["functions"].items() if "bound" in v}, True),
         "",

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import math
 import os
@@ -243,7 +242,15 @@ def test_24_escaped_value() -> None:
     for transform, name in ((fx.jit, "jit"), (fx.grad, "grad"), (lambda f: lambda x: fx.vmap(f)(ones(2)), "vmap")):
         stash.clear()
         transform(keep)(1.0)
-        for use in (lambda v: v + 1, lambda v: 1 - v, bool, float, np.sin, lambda v: v[...], lambda v: fx.grad(lambda x: x * v)(1.0)):
+        for use in (
+            lambda v: v + 1,
+            lambda v: 1 - v,
+            bool,
+            float,
+            np.sin,
+            lambda v: v[None],
+            lambda v: fx.grad(lambda x: x * v)(1.0),
+        ):
             with pytest.raises(fx.LeakedTracerError) as caught:
                 use(stash[0])
             text = str(caught.value)
@@ -274,10 +281,11 @@ def test_25_rebound_global() -> None:
 def test_25_random_draws_under_jit() -> None:
     """NumPy's random numbers, drawn while jit traces, would be the same at every call."""
     rng = np.random.default_rng(0)
-    for draw in (np.random.rand, lambda: rng.normal(), lambda: np.random.normal(size=3)):
+    for draw in (np.random.rand, lambda: rng.normal(), lambda: np.random.normal(size=3)):  # noqa: NPY002
         with pytest.raises(fx.FxError, match="random") as caught:
             fx.jit(lambda x: x * draw())(1.0)
-        assert "lambda x: x * draw()" in str(caught.value) or "draw" in str(caught.value)
+        assert "test_reported_cases.py:" in str(caught.value) and "fx.jit(lambda x: x * draw())" in str(caught.value)
+        assert "rng.normal(size=n)" in str(caught.value)
     assert fx.grad(lambda x: x * rng.normal())(1.0) != fx.grad(lambda x: x * rng.normal())(1.0)
 
 
@@ -349,10 +357,10 @@ def test_32_retraced_methods() -> None:
 
     a = A()
     f = fx.jit(a.f)
-    assert f(1.0) == 1.0
-    with kernels_generated(0):
+    assert f(1.0) == 1.0 and f(1.0, 1.0) == 1.0
+    with kernels_generated(at_most=0):
         assert f(1.0) == 1.0 and f(1.0, 1.0) == 1.0 and f(1.0, y=1.0) == 1.0 and f(x=1.0, y=1.0) == 1.0
-        assert calls <= 2
+        assert calls == 2
         assert fx.jit(a.f)(1.0) == 1.0
 
 
@@ -446,7 +454,7 @@ def test_42_fresh_lambdas_share_kernels() -> None:
     """Jitting a fresh lambda compiles it again, and machine code is never freed."""
     x = np.linspace(0, 1, 10)
     first = fx.jit(lambda x: np.sin(x) * 2)(x)
-    with kernels_generated(0):
+    with kernels_generated(at_most=0):
         results = [fx.jit(lambda x: np.sin(x) * 2)(x) for _ in range(500)]
     assert all(np.array_equal(r, first) for r in results)
 
@@ -538,7 +546,7 @@ def into_buffer(x: Any) -> Any:
 @pytest.mark.parametrize("transform", [fx.grad, fx.value_and_grad, fx.jit, lambda f: lambda x: fx.jvp(f, (x,), (x,))])
 def test_53_writes_into_plain_arrays(transform: Any) -> None:
     """`buffer += x` only rebinds a local name; np.full_like and others return memory that was never written."""
-    plain, i = zeros(3), array([0, 1])
+    plain, square, i = zeros(3), zeros((2, 2)), array([0, 1])
     with pytest.raises(fx.MutationError, match=r"b \+= v"):
         transform(into_buffer)(ones(3))
     for f in (
@@ -558,14 +566,14 @@ def test_53_writes_into_plain_arrays(transform: Any) -> None:
         lambda x: np.cumsum(x, out=plain),
         lambda x: np.matmul(x, x, out=plain),
         lambda x: np.concatenate([x, x], out=plain),
-        lambda x: np.fill_diagonal(plain, x),
+        lambda x: np.fill_diagonal(square, x),
         lambda x: plain.fill(x),
     ):
         with pytest.raises((fx.FxError, TypeError, ValueError)) as caught:
             transform(f)(2.0)
         error = caught.value if isinstance(caught.value, fx.FxError) else caught.value.__cause__
         assert isinstance(error, fx.FxError) and "test_reported_cases.py:" in str(error), repr(caught.value)
-        assert_same_bits(plain, zeros(3))
+        assert not plain.any() and not square.any()
 
 
 def test_54_where_dispatch_does_not_reach() -> None:
@@ -632,7 +640,12 @@ def test_57_one_result_whatever_the_threads() -> None:
     for threads in ("1", "2", "3", "8"):
         variables = dict.fromkeys(("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), threads)
         done = subprocess.run(
-            [sys.executable, "-c", REPEAT], env={**os.environ, **variables}, capture_output=True, text=True, timeout=300, check=True
+            [sys.executable, "-c", REPEAT],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
         )
         found.update(done.stdout.split())
     assert len(found) == 1, found
@@ -666,7 +679,7 @@ def test_59_division_by_zero_and_nan() -> None:
         assert_same_bits(fx.jit(lambda a, b: (a // b, a % b))(a, b), (a // b, a % b))
 
 
-# ---- 60 and 62: features and messages --------------------------------------------------------------------------------------------
+# ---- 60 and 62: features and messages ----------------------------------------------------------------------------------------
 
 
 def test_60_hessian() -> None:
@@ -709,6 +722,3 @@ def test_the_helper_sees_every_mode() -> None:
         with pytest.raises(AssertionError):
             gradient(only_under(name), 1.0, 2.0)
     gradient(only_under("nothing"), 1.0, 2.0)
-
-
-assert functools  # placeholder

@@ -23,7 +23,7 @@ from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
 from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
-from fxgrad.trace.guards import Guards
+from fxgrad.trace.guards import Guards, random_state
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace, inline
 
@@ -92,6 +92,7 @@ class Jitted:
         self._static_argnums, self._static_argnames = _static_names(self._signature, static_argnums, static_argnames)
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
         self._last: _Entry | None = None
+        self._guards: Guards | None = None  # shared by the entries made while nothing was rebound
         self._lock = RLock()
         self._hits = self._misses = 0
 
@@ -160,20 +161,37 @@ class Jitted:
                 return entry, leaves, plain
             self._misses += 1
             self._log_miss(key, changed)
-            guards = Guards(self._f)
 
             def run(*values: Any) -> Any:
                 moving, new_kwargs = tree.unflatten(structure, values)
                 rest = iter(moving)
                 return self._f(*[statics[i] if i in statics else next(rest) for i in range(len(args))], **new_kwargs, **named)
 
-            entry = _Entry(trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f)), guards)
+            entry = self._trace(run, leaves, weak)
             if not any(type(c) is Tracer for c in entry.captures):
                 self._entries[key] = entry
                 self._entries.move_to_end(key)
                 if len(self._entries) > TRACES_KEPT:
                     self._entries.popitem(last=False)
             return entry, leaves, plain
+
+    def _trace(self, run: Callable[..., Any], leaves: list[Any], weak: tuple[bool, ...]) -> _Entry:
+        if self._guards is None or self._guards.changed() is not None:
+            self._guards = Guards(self._f)
+        guards = self._guards
+        before = random_state(guards.generators)
+        traced = trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
+        if random_state(guards.generators) != before:
+            code = getattr(inspect.unwrap(self._f), "__code__", None)
+            raise errors.UnsupportedError(
+                f"'{name_of(self._f)}' draws from numpy.random while jit traces it",
+                where=(code, code.co_firstlineno) if code is not None else None,
+                why="It runs once for many calls, so that all of them would get the same random numbers.",
+                fix="Draw outside and pass the numbers as an argument: f(x, rng.normal(size=n)).",
+            )
+        if guards.changed() is not None:  # by the function itself (a counter of its calls, say): a side effect of tracing
+            guards.checks = Guards(self._f).checks
+        return _Entry(traced, guards)
 
     def _canonical_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Keyword arguments moved to their positions, so that f(x, y=1) and f(x, 1) share a trace."""

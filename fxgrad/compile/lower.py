@@ -21,7 +21,6 @@ from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
 from fxgrad.runtime.eager import operation, own
-from fxgrad.runtime.tree import empty_value
 
 __all__ = ["Executable", "Step", "compile_program"]
 
@@ -60,6 +59,14 @@ class Executable:
         """The kernels in the order of their first launch."""
         kernels = {s.launch.kernel.text: None for s in self.steps if s.launch is not None}
         return "\n\n".join(kernels)
+
+    def as_text(self) -> str:
+        """The kernels as readable text, and the steps in order, with the reason why each is not fused with the next."""
+        return f"{self.text}\n\n{self!r}"
+
+    def cost_analysis(self) -> dict[str, int]:
+        """Estimated floating-point operations ("flops") and bytes moved to and from memory ("bytes accessed") of a call."""
+        return {"flops": self.flops, "bytes accessed": self.bytes_read + self.bytes_written}
 
     @property
     def bytes_read(self) -> int:
@@ -202,7 +209,7 @@ class _Source:
 
     def _dtype(self, dtype: np.dtype) -> str:
         name = short_name(dtype)
-        self.scope[name] = self.native.native_dtype(dtype)
+        self.scope[name] = dtype
         return name
 
     def _empty(self, v: Var) -> str:
@@ -226,7 +233,7 @@ class _Source:
                 continue
             identity = step.eqn.prim.identity
             assert identity is not None
-            value = self._constant(empty_value(identity(v.aval.dtype)))
+            value = self._constant(identity(v.aval.dtype))
             self.lines.append(f"{self._name(v)} = full({v.aval.shape}, {value}, {self._dtype(v.aval.dtype)})")
 
     def _host(self, step: Step) -> None:

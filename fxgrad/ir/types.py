@@ -47,7 +47,8 @@ class Aval:
         found = cls._interned.get(key)
         if found is not None:
             return found
-        shape, dtype = tuple(int(n) for n in shape), np.dtype(dtype).newbyteorder("=")
+        shape = tuple(int(n) for n in shape)
+        dtype = np.dtype(np.dtype(dtype).name)  # native byte order, and the one object NumPy keeps for it
         self = cls._interned.get((shape, dtype))
         if self is None:
             self = super().__new__(cls)

@@ -376,20 +376,29 @@ def _convert_numpy(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def lookup(table: Sequence[float], index: Any) -> Any:
     """table[index] as the float that is as wide as the integer `index`, taken modulo the length of the table, a power of two.
 
-    AVX-512 permutes a table of 16 or 32 float32, or 8 or 16 float64, in one instruction, and needs two and a selection for twice
-    as many; other CPUs load from memory.
+    AVX-512 permutes a table of up to 32 float32 or 16 float64 in one instruction, AVX2 one of 8 float32; longer ones need a few,
+    and selections. Other CPUs load from memory.
     """
     dtype = np.dtype(f"f{index.dtype.itemsize}")
     index = index & (len(table) - 1)
     if not isinstance(index, Vec):
         return np.array(table, dtype)[index]
-    width = 64 // dtype.itemsize
-    if "+avx512f" not in _target_features().split(",") or not width <= len(table) <= 4 * width:
+    features = _target_features().split(",")
+    if "+avx512f" in features:
+        lanes, reach = 64 // dtype.itemsize, 128 // dtype.itemsize
+    elif "+avx2" in features and dtype.itemsize == 4:
+        lanes, reach = 8, 8
+    else:
         return _gather(table, index, dtype)
-    if len(table) == 4 * width:
-        low, high = (_permute(half, index, dtype, width) for half in (table[: 2 * width], table[2 * width :]))
-        return select((index & (2 * width)) != 0, high, low)
-    return _permute(table, index, dtype, width)
+    table = tuple(table) * (lanes // len(table) or 1)
+
+    def permuted(part: Sequence[float]) -> Vec:
+        half = len(part) // 2
+        if len(part) <= reach:
+            return _permute(part, index, dtype, lanes)
+        return select((index & half) != 0, permuted(part[half:]), permuted(part[:half]))
+
+    return permuted(table) if len(table) <= 4 * reach else _gather(table, index, dtype)
 
 
 def _target_features() -> str:
@@ -405,19 +414,19 @@ def _shuffle(b: ir.IRBuilder, x: ir.Value, y: ir.Value, places: Sequence[int]) -
 
 
 def _permute(table: Sequence[float], index: Vec, dtype: np.dtype, width: int) -> Vec:
-    """The lookup by AVX-512 permutes, `width` lanes at a time."""
+    """The lookup by permutes of one or two registers, `width` lanes at a time."""
     b, lanes, t = index.b, index.lanes, ir.VectorType(llvm_type(dtype), width)
     values = [_llvm_constant(x, dtype) for x in table]
-    halves = [ir.Constant(t, values[i : i + width]) for i in range(0, len(values), width)]
+    first_register, *second = (ir.Constant(t, values[i : i + width]) for i in range(0, len(values), width))
     kind = "s" if dtype.itemsize == 4 else "d"
-    if len(halves) == 1:
-        name, order = f"llvm.x86.avx512.permvar.{kind}f.512", lambda i: [halves[0], i]
+    if width * dtype.itemsize == 32:
+        name = "llvm.x86.avx2.permps"
     else:
-        name, order = f"llvm.x86.avx512.vpermi2var.p{kind}.512", lambda i: [halves[0], i, halves[1]]
+        name = f"llvm.x86.avx512.vpermi2var.p{kind}.512" if second else f"llvm.x86.avx512.permvar.{kind}f.512"
     parts = []
     for first in range(0, max(lanes, width), width):
         part = index.v if lanes == width else _shuffle(b, index.v, index.v, [min(first + i, lanes - 1) for i in range(width)])
-        args = order(part)
+        args = [first_register, part, *second]
         fn = b.module.declare_intrinsic(name, (), ir.FunctionType(t, [a.type for a in args]))
         parts.append(b.call(fn, args))
     while len(parts) > 1:

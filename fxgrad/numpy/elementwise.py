@@ -151,7 +151,8 @@ def _acosh(x: Any) -> Any:
     one = _is(x, 1)
     large = e.gt(x, _is(x, 1e8))
     t = e.sub(e.select(large, one, x), one)
-    small_value = tr.log1p(e.add(t, e.sqrt(e.add(e.mul(_is(x, 2), t), e.mul(t, t)))))
+    root = e.mul(e.sqrt(t), e.sqrt(e.add(t, _is(x, 2))))  # two roots: that of t*(t + 2) would give large negative x a value
+    small_value = tr.log1p(e.add(t, root))
     return e.select(large, e.add(tr.log(e.select(large, x, one)), _is(x, math.log(2))), small_value)
 
 

@@ -16,7 +16,7 @@ from fxgrad import errors
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
-from fxgrad.runtime.tree import empty_value, reduce_tree
+from fxgrad.runtime.tree import reduce_tree
 
 __all__ = ["EagerPlan", "evaluate", "evaluator", "has_kernel", "operation", "own", "run_program"]
 
@@ -210,7 +210,7 @@ def _map_call(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any], ou
 def _reduce_call(prim: Primitive, x: Aval, params: dict[str, Any], out: Aval) -> Callable:
     assert prim.identity is not None
     if x.size == 0:
-        value = empty_value(prim.identity(x.dtype))
+        value = prim.identity(x.dtype)
         return lambda a: np.full(out.shape, value, out.dtype)
     from fxgrad.compile.single import reduce_variant
 
@@ -232,7 +232,7 @@ def _reduce_call(prim: Primitive, x: Aval, params: dict[str, Any], out: Aval) ->
 def _kernel_call(avals: Sequence[Aval], out: Aval, variant: Callable, otherwise: Callable | None = None) -> Callable:
     """Call of a kernel that looks at the arrays' layout natively; the usual one is C-contiguous."""
     from fxgrad.compile.layout import contiguous
-    from fxgrad.runtime.launch import expected_table, launch, launch_checked, native_dtype
+    from fxgrad.runtime.launch import expected_table, launch, launch_checked
 
     usual = variant([contiguous(a.shape, a.dtype.itemsize).strides for a in avals])
     if usual is None:
@@ -249,7 +249,7 @@ def _kernel_call(avals: Sequence[Aval], out: Aval, variant: Callable, otherwise:
         if found is None:
             assert otherwise is not None
             return otherwise(*operands)
-        result = np.empty(out.shape, native_dtype(out.dtype))
+        result = np.empty(out.shape, out.dtype)
         operands.append(result)
         t = tuple(operands)
         launch(*found, id(t))
@@ -257,7 +257,7 @@ def _kernel_call(avals: Sequence[Aval], out: Aval, variant: Callable, otherwise:
 
     scalars = tuple(i for i, a in enumerate(avals) if a.shape == ())
     make = _call_template(len(avals), scalars)
-    return make(np.empty, np.asarray, launch_checked, slow, out.shape, native_dtype(out.dtype), *usual, expected_table(avals))
+    return make(np.empty, np.asarray, launch_checked, slow, out.shape, out.dtype, *usual, expected_table(avals))
 
 
 def _readable(a: Any, aval: Aval) -> np.ndarray:

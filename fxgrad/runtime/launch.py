@@ -22,7 +22,7 @@ import numpy as np
 from fxgrad.compile.cache import load_module
 from fxgrad.ir.types import Aval
 
-__all__ = ["address_of", "check", "expected_table", "launch", "launch_checked", "native", "native_dtype"]
+__all__ = ["address_of", "check", "expected_table", "launch", "launch_checked", "native"]
 
 _HEAD = object.__basicsize__
 _DATA, _NDIM, _SHAPE, _DESCR, _FLAGS = _HEAD, _HEAD + 8, _HEAD + 16, _HEAD + 40, _HEAD + 48
@@ -169,11 +169,6 @@ def address_of(a: np.ndarray) -> int:
     return a.ctypes.data
 
 
-def native_dtype(dtype: np.dtype) -> np.dtype:
-    """NumPy's own object for a dtype, the one nearly every array refers to."""
-    return np.dtype(dtype.type)
-
-
 def expected_table(avals: Sequence[Aval]) -> int:
     """What `check` compares with: count, the ndarray type, where each array's record begins; the records.
 
@@ -183,7 +178,7 @@ def expected_table(avals: Sequence[Aval]) -> int:
     records: list[int] = []
     for a in avals:
         starts.append(2 + len(avals) + len(records))
-        records += [id(native_dtype(a.dtype)), a.ndim, *a.shape]
+        records += [id(a.dtype), a.ndim, *a.shape]
     return address_of(np.array([len(avals), id(np.ndarray), *starts, *records], np.int64))
 
 

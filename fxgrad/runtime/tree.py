@@ -9,12 +9,7 @@ import numpy as np
 
 from fxgrad.kernels.spec import lanes_of_reduction, reduction_block
 
-__all__ = ["empty_value", "reduce_tree"]
-
-
-def empty_value(identity: Any) -> Any:
-    """What a reduction of no elements gives: the identity, but +0 where that is -0."""
-    return identity + identity.dtype.type(0) if identity.dtype.kind in "fc" else identity
+__all__ = ["reduce_tree"]
 
 
 def reduce_tree(combine: Callable[[Any, Any], Any], identity: np.generic, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -24,7 +19,7 @@ def reduce_tree(combine: Callable[[Any, Any], Any], identity: np.generic, x: np.
     shape = tuple(x.shape[d] for d in kept)
     n = int(np.prod([x.shape[d] for d in axes], dtype=np.int64))
     if x.size == 0:
-        return np.full(shape, empty_value(identity), x.dtype)
+        return np.full(shape, identity, x.dtype)
     flat = np.transpose(x, (*kept, *axes)).reshape(*shape, n)
     lanes, block = lanes_of_reduction(x.dtype), reduction_block(x.dtype)
     total = np.full(shape, identity, x.dtype)

@@ -12,7 +12,7 @@ import builtins
 import os
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import getitem
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -23,7 +23,7 @@ import numpy as np
 from fxgrad.ir.program import Program
 from fxgrad.trace.tracer import Tracer
 
-__all__ = ["Guards"]
+__all__ = ["Guards", "random_state"]
 
 _SKIPPED = tuple(
     {os.path.realpath(sysconfig.get_paths()[k]) + os.sep for k in ("stdlib", "purelib", "platlib")}
@@ -75,14 +75,36 @@ def _same(a: Any, b: Any) -> bool:
     return isinstance(a, _SCALARS) and bool(a == b)
 
 
+def _is_generator(value: Any) -> bool:
+    random = sys.modules.get("numpy.random")
+    return random is not None and isinstance(value, (random.Generator, random.RandomState, random.BitGenerator))
+
+
+def random_state(generators: Sequence[Any]) -> Any:
+    """The states of these generators and of the functions of numpy.random, as one comparable value."""
+    from numpy.random import mtrand
+
+    states = [getattr(g, "bit_generator", g) for g in generators]
+    return [
+        _frozen(mtrand._rand.get_state(legacy=False)),
+        *[_frozen(g.state if hasattr(g, "state") else g.get_state()) for g in states],
+    ]
+
+
+def _frozen(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {k: _frozen(v) for k, v in state.items()}
+    return state.tobytes() if isinstance(state, np.ndarray) else state
+
+
 class Guards:
     """The readings a trace depends on; `changed()` names the first that differs now, or answers None."""
 
-    __slots__ = ("_code", "_seen", "captures_tracers", "checks")
+    __slots__ = ("_seen", "checks", "generators")
 
     def __init__(self, f: Any):
         self.checks: list[tuple[Callable[[], Any], Any, str]] = []
-        self.captures_tracers = False
+        self.generators: list[Any] = []  # NumPy's random generators within reach
         self._seen: dict[int, Any] = {}
         self._follow(f)
         self._seen = {}
@@ -99,12 +121,12 @@ class Guards:
 
     def _watch(self, read: Callable[[], Any], value: Any, name: str) -> None:
         """Guard one binding and follow what it holds."""
-        if isinstance(value, Tracer):
-            self.captures_tracers = True
         if isinstance(value, ModuleType):
             return
         self.checks.append((read, value, name))
-        if not isinstance(value, _SCALARS) and not isinstance(value, (np.ndarray, np.ufunc)):
+        if _is_generator(value):
+            self.generators.append(value)
+        elif not isinstance(value, _SCALARS) and not isinstance(value, (np.ndarray, np.ufunc)):
             self._follow(value, name)
 
     def _follow(self, value: Any, name: str = "") -> None:

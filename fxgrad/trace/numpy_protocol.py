@@ -152,13 +152,13 @@ _METHODS: dict[str, Callable[..., Any]] = {"reduce": _reduce, "accumulate": _acc
 def call_function(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """`func(*args, **kwargs)`, one of whose relevant arguments is traced."""
     import fxgrad.numpy as fnp
+    from fxgrad.numpy.core import refuse_out
 
     name, module = func.__name__, func.__module__ or "numpy"
     if name in _WRITERS:
         raise _write_error(name, args)
-    kwargs = {k: v for k, v in kwargs.items() if k != "like"}
-    if name == "clip" and kwargs.get("out") is None:
-        kwargs.pop("out", None)
+    refuse_out(name, kwargs.get("out"))
+    kwargs = {k: v for k, v in kwargs.items() if k not in ("like", "out")}
     where = (
         fnp.linalg
         if module.startswith("numpy.linalg")

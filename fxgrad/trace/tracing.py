@@ -20,6 +20,7 @@ from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.primitives import base
 from fxgrad.primitives.base import Primitive
+from fxgrad.runtime.stale import glance, reachable
 from fxgrad.trace.tracer import Tracer
 
 __all__ = ["Trace", "Walk", "bind", "build", "current_trace", "inline", "new_trace", "replay", "trace_expansion"]
@@ -48,6 +49,7 @@ class Trace:
         "differentiated",
         "eqns",
         "inputs",
+        "marks",
         "name",
         "parent",
         "source",
@@ -63,6 +65,7 @@ class Trace:
         self.inputs: list[Var] = []
         self.captures: list[Any] = []  # arrays and outer tracers, in order of first use
         self.captured: dict[int, Var] = {}  # id of a capture -> its variable; `captures` keeps it alive
+        self.marks: list[tuple[Any, Any]] = []  # captured arrays that may be written, and what they looked like
         self.values: dict[Var, Any] | None = {} if known else None
         self.differentiated: set[Var] = set()
         self.source: Any = None  # where the equation being rewritten came from, while a transform runs
@@ -97,6 +100,8 @@ class Trace:
         var = Var(x.aval if type(x) is Tracer else Aval(x.shape, x.dtype))
         self.captured[id(x)] = var
         self.captures.append(x)
+        if type(x) is not Tracer and reachable(x):
+            self.marks.append((x, glance(x)))
         if self.values is not None:
             self.values[var] = x
         return var
@@ -111,8 +116,20 @@ class Trace:
     def program(self, outputs: Sequence[Any]) -> tuple[Program, list[Any]]:
         """Close the program over its captures. Answers it, without consts, and the captured values (arrays, outer tracers)."""
         atoms = [self.atom(o) for o in outputs]
+        for x, mark in self.marks:
+            if glance(x) != mark:
+                raise self._changed(x)
         leading = [self.captured[id(x)] for x in self.captures]
         return Program(leading + self.inputs, self.eqns, atoms, (), self.name), list(self.captures)
+
+    def _changed(self, x: Any) -> errors.StaleValueError:
+        var = self.captured[id(x)]
+        return errors.StaleValueError(
+            f"an array {var.aval} was changed in place while {self.transform} traced '{self.name}', which had used it before",
+            where=next((e.source for e in self.eqns if var in e.inputs), None),
+            why="Arrays from outside are read when the trace has ended, so the earlier use would silently see the new value.",
+            fix="Read a copy, a.copy(), or make a new array instead of changing this one: a = np.where(mask, v, a).",
+        )
 
     # -- known values
 
