@@ -372,8 +372,8 @@ def about() -> dict[str, str]:
     millions = 2**32 // STRIDE // 10**6
     return {
         "float32": f"every {STRIDE}th of all 2^32 bit patterns, and every number near 0, 1, overflow, underflow, multiples of "
-        f"pi/2 and the seams of the approximations: more than {millions} million points a function (a tenth of it for those made of "
-        "several operations; pairs for functions of two).",
+        f"pi/2 and the seams of the approximations: more than {millions} million points a function (a tenth of it for those made "
+        "of several operations; pairs for functions of two).",
         "float64": f"{POINTS:,} points a function (a tenth for those made of several operations): half spread over where the "
         "function bends, a quarter any bit pattern, a quarter close to the critical arguments.",
         "reference": f"mpmath {mp.__version__} with {PRECISION} bits for every float64 point; for float32 the float64 functions "

@@ -1,23 +1,11 @@
 """fxgrad: functional transformations (grad, vjp, jvp, vmap, checkpoint, jit) of NumPy code."""
 
 from fxgrad import errors, lax, nn, numpy, scipy, tree
-from fxgrad.api import (
-    eval_shape,
-    grad,
-    hessian,
-    hvp,
-    jacfwd,
-    jacobian,
-    jacrev,
-    jvp,
-    linearize,
-    make_ir,
-    parse_ir,
-    stop_gradient,
-    value_and_grad,
-    vjp,
-    vmap,
-)
+from fxgrad.api.batching import vmap
+from fxgrad.api.forward import jvp, linearize
+from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
+from fxgrad.api.programs import eval_shape, make_ir, parse_ir, stop_gradient
+from fxgrad.api.reverse import grad, value_and_grad, vjp
 from fxgrad.compile.jit import jit
 from fxgrad.config import config, disable_jit
 from fxgrad.custom import checkpoint, checkpoint_name, checkpoint_policies, custom_jvp, custom_vjp, remat

@@ -164,12 +164,12 @@ class Tracer:
             raise errors.NonDifferentiableError(
                 f"cannot use a traced {self.aval} as {asked}: it depends on what is being differentiated",
                 why="A Python number carries no derivative: float(), math.* and round() would cut the gradient silently here.",
-                fix="Use the NumPy function of the same name (np.exp for math.exp), y = y.at[i].set(x) for y[i] = x of a plain y, "
+                fix="Use the NumPy function of that name (np.exp for math.exp), y = y.at[i].set(x) for y[i] = x of a plain y, "
                 "or fx.stop_gradient(x) first if you mean it.",
             )
         return self._known(
             asked,
-            "Use the NumPy function of the same name (np.exp for math.exp), or y = y.at[i].set(x) for y[i] = x of a plain y.",
+            "Use the NumPy function of that name (np.exp for math.exp), or y = y.at[i].set(x) for y[i] = x of a plain y.",
         )
 
     def item(self, *args: int) -> Any:

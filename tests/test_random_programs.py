@@ -1,0 +1,176 @@
+"""Random programs: the same bits in every mode, and NumPy's numbers.
+
+`FXGRAD_FUZZ_EXAMPLES` sets how many (`make fuzz` runs many), `FXGRAD_FUZZ_SEED` which. What fails is shrunk by hypothesis and
+printed with its IR.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, note, seed, settings
+from hypothesis import strategies as st
+
+import fxgrad as fx
+import fxgrad.numpy as fnp
+from fxgrad.testing.bits import assert_same_bits
+from tests.numpy_programs import Spec, specs
+
+pytestmark = pytest.mark.fuzz
+
+EXAMPLES = int(os.environ.get("FXGRAD_FUZZ_EXAMPLES", "300"))
+SEED = int(os.environ.get("FXGRAD_FUZZ_SEED", "0"))
+BATCHES = 4  # for the workers of pytest-xdist
+POLICIES = [
+    fx.checkpoint_policies.nothing_saveable,
+    fx.checkpoint_policies.everything_saveable,
+    fx.checkpoint_policies.dots_saveable,
+]
+
+
+def forall(strategy: Any, check: Callable[..., None], batch: int) -> None:
+    """Run `check` on this batch's share of the examples, the same ones each time."""
+    wrapped = given(strategy)(lambda drawn: check(drawn))
+    wrapped = settings(
+        max_examples=max(1, EXAMPLES // BATCHES),
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )(wrapped)
+    seed(SEED * BATCHES + batch)(wrapped)()
+
+
+def compiled_without_fusion(f: Callable[..., Any], *args: Any) -> Any:
+    fx.config.fusion = False
+    try:
+        return fx.jit(f)(*args)
+    finally:
+        fx.config.fusion = True
+
+
+# ---- what must hold ----------------------------------------------------------------------------------------------------
+
+
+def modes_agree(spec: Spec, rarely: bool) -> None:
+    """Operation by operation, compiled, compiled without fusion, and run from the trace."""
+    args = spec.arrays()
+    before = [a.copy() for a in args]
+    eager = spec.function(*args)
+    assert_same_bits(fx.jit(spec.function)(*args), eager, "jit against eager")
+    with fx.disable_jit():
+        assert_same_bits(fx.jit(spec.function)(*args), eager, "the trace, op by op, against eager")
+    if rarely:
+        assert_same_bits(compiled_without_fusion(spec.function, *args), eager, "jit without fusion against eager")
+    for i, x in zip(spec.outputs, eager, strict=True):
+        assert x.dtype == spec.dtypes[i], f"v{i} is {x.dtype}, NumPy's {spec.dtypes[i]}"
+    assert_same_bits(args, before, "operands, before and after")
+
+
+def gradients_agree(spec: Spec, way: int) -> None:
+    """value_and_grad: eager against one of jit(grad), grad(jit), grad(checkpoint), jit(grad(checkpoint))."""
+    args, numbers = spec.arrays(), tuple(range(len(spec.inputs)))
+    eager = fx.value_and_grad(spec.loss, numbers)(*args)
+    policy = POLICIES[way % len(POLICIES)]
+    if way % 4 == 0:
+        found, name = fx.jit(fx.value_and_grad(spec.loss, numbers))(*args), "jit(grad)"
+    elif way % 4 == 1:
+        found, name = fx.value_and_grad(fx.jit(spec.loss), numbers)(*args), "grad(jit)"
+    elif way % 4 == 2:
+        found, name = fx.value_and_grad(fx.checkpoint(spec.loss, policy), numbers)(*args), f"grad(checkpoint), {policy}"
+    else:
+        found = fx.jit(fx.value_and_grad(fx.checkpoint(spec.loss, policy), numbers))(*args)
+        name = f"jit(grad(checkpoint)), {policy}"
+    assert_same_bits(found[0], eager[0], f"value of {name}")
+    assert_same_bits(found[1], eager[1], f"gradient of {name}")
+    for g, a in zip(eager[1], args, strict=True):
+        assert g.shape == a.shape and g.dtype == a.dtype, "a gradient has its input's shape and dtype"
+
+
+def batches_agree(spec: Spec, way: int) -> None:
+    """vmap against the loop: of the program, or of its gradient; of all inputs, or the first only."""
+    if spec.has_product:
+        return
+    size, numbers = 3, tuple(range(len(spec.inputs)))
+    mapped_inputs = [way % 2 == 0 or i == 0 for i in numbers]
+    batches = [
+        np.stack([i.array(k) for k in range(size)]) if m else i.array() for i, m in zip(spec.inputs, mapped_inputs, strict=True)
+    ]
+    axes = tuple(0 if m else None for m in mapped_inputs)
+    f = fx.grad(spec.loss, numbers) if way % 3 == 0 else spec.function
+    rows = [f(*[b[k] if m else b for b, m in zip(batches, mapped_inputs, strict=True)]) for k in range(size)]
+    looped = [np.stack(column) for column in zip(*rows, strict=True)]
+    assert_same_bits(list(fx.vmap(f, in_axes=axes)(*batches)), looped, "vmap against the loop")
+
+
+# ---- NumPy in float64 ----------------------------------------------------------------------------------------------------
+
+
+def reference(spec: Spec, noise: np.random.Generator | None) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """(outputs, integer and boolean values) by NumPy in float64; with noise, each value moved by a few of its dtype's ulp.
+
+    Where noise moves a result, rounding may: the moves tell how well the program determines its results.
+    """
+    discrete: list[np.ndarray] = []
+
+    def after(i: int, x: Any) -> Any:
+        x = np.asarray(x)
+        if x.dtype.kind != "f":
+            discrete.append(x)
+            return x
+        dtype = np.dtype(spec.dtypes[i])
+        x = np.where(np.abs(x) > np.finfo(dtype).max, np.copysign(np.inf, x), x.astype(np.float64))
+        if noise is None:
+            return x
+        return (
+            x * (1 + 8 * np.finfo(dtype).eps * noise.uniform(-1, 1, x.shape))
+            + noise.uniform(-8, 8, x.shape) * np.finfo(dtype).tiny
+        )
+
+    with np.errstate(all="ignore"):
+        outs = spec.run(np, [a.astype(np.float64) for a in spec.arrays()], after)
+    return [np.asarray(x) for x in outs], discrete
+
+
+def numpy_agrees(spec: Spec) -> None:
+    exact, decisions = reference(spec, None)
+    moved = []
+    for k in range(4):
+        outs, others = reference(spec, np.random.default_rng(k))
+        if any(not np.array_equal(a, b) for a, b in zip(decisions, others, strict=True)):
+            return  # a comparison or rounding hangs on the last bits
+        moved.append(outs)
+    with np.errstate(all="ignore"):
+        for n, (i, x) in enumerate(zip(spec.outputs, spec.function(*spec.arrays()), strict=True)):
+            runs = np.stack([exact[n], *(m[n] for m in moved)]).astype(np.float64)
+            sure = np.all(np.isfinite(runs), axis=0)
+            allowed = 16 * np.max(np.abs(runs - runs[0]), axis=0)
+            wrong = sure & ~(np.abs(np.asarray(x, np.float64) - exact[n]) <= allowed)
+            where = np.argwhere(wrong)
+            assert not where.size, (
+                f"v{i}{where[0]}: {np.asarray(x)[tuple(where[0])]!r}, NumPy {exact[n][tuple(where[0])]!r}, allowed {allowed[tuple(where[0])]:.2g}"
+            )
+
+
+# ---- tests -------------------------------------------------------------------------------------------------------------
+
+
+def check(drawn: tuple[Spec, int]) -> None:
+    """All that must hold of a program; the dear checks take turns."""
+    spec, way = drawn
+    note(repr(spec))
+    note(str(fx.make_ir(spec.function)(*spec.arrays())))
+    modes_agree(spec, way % 5 == 0)
+    numpy_agrees(spec)
+    gradients_agree(spec, way)
+    if way % 3 != 1:
+        batches_agree(spec, way)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_random_programs(batch: int) -> None:
+    forall(st.tuples(specs(), st.integers(0, 59)), check, batch)
