@@ -281,7 +281,21 @@ def _tanh_row(j: int) -> tuple:
     return (float(c), float(np.float32(values[best])), *solve(fit, 200)[0])
 
 
+def _cbrt_row(j: int) -> tuple:
+    """(q, s0, s1, s2), float32: q near 1/(1 + j/8), for which the cube roots of 1/(2 q), 1/q and 2/q are nearly numbers s."""
+    candidates = np.unique((1 / (1 + j / 8) * (1 + np.linspace(-0.004, 0.004, 2**18))).astype(np.float32))
+    roots = np.cbrt(np.float64([[0.5], [1.0], [2.0]]) / candidates)
+    best = np.argmin(np.max(np.abs(roots.astype(np.float32) / roots - 1), axis=0))
+    return (float(candidates[best]), *roots[:, best].astype(np.float32).tolist())
+
+
+def _cbrt_root_fit(reach: float, degree: int, dtype: type) -> Fit:  # cbrt(1 + r) = 1 + r p(r)
+    tail = _near_one(lambda r: (mp.cbrt(1 + r) - 1) / r, lambda r: mp.mpf(1) / 3 - r / 9)
+    return Fit(tail, (-mp.mpf(reach), mp.mpf(reach)), degree, lambda r: r, dtype, True)
+
+
 TABLES = {
+    "cbrt_table_f32": lambda: [_cbrt_row(j) for j in range(8)],
     "pow_log2_table_f64": pow_log2_table,
     "pow_exp2_table_f64": pow_exp2_table,
     "tanh_table_f32": lambda: [_tanh_row(j) for j in range(27)],
@@ -308,13 +322,13 @@ FITS = {
     "pow_log_f64": _pow_log_fit(7, np.float64),
     "pow_exp2_f32": _pow_exp2_fit(3, np.float32),
     "pow_exp2_f64": _pow_exp2_fit(6, np.float64),
-    # cbrt: the first guess of m^(-1/3) on [1, 2); Newton steps follow, so the coefficients need no care.
-    "cbrt_f32": Fit(lambda m: mp.mpf(m) ** (mp.mpf(-1) / 3), (1, 2), 4, lambda m: m ** (mp.mpf(1) / 3), np.float32),
+    # cbrt, float64: the first guess of m^(-1/3) on [1, 2); Newton steps follow, so the coefficients need no care.
     "cbrt_f64": Fit(lambda m: mp.mpf(m) ** (mp.mpf(-1) / 3), (1, 2), 5, lambda m: m ** (mp.mpf(1) / 3), np.float64),
 }
 
 
 FITS |= {
+    "cbrt_f32": _cbrt_root_fit(0.061, 3, np.float32),
     "sin_f32": Fit(_sin_tail, _QUADRANT, 2, lambda z: z / (1 + z * _sin_tail(z)), np.float32),
     "sin_f64": Fit(_sin_tail, _QUADRANT, 5, lambda z: z / (1 + z * _sin_tail(z)), np.float64),
     "cos_f32": Fit(_cos_tail, _QUADRANT, 2, lambda z: z**2, np.float32),

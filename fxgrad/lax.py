@@ -52,14 +52,50 @@ def _elementwise(name: str, prim: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _NAMES = {
-    "abs": _e.abs_, "acos": _tr.acos, "add": _e.add, "asin": _tr.asin, "atan": _tr.atan, "atan2": _tr.atan2, "bitwise_and":
-    _e.and_, "bitwise_not": _e.not_, "bitwise_or": _e.or_, "bitwise_xor": _e.xor, "cbrt": _tr.cbrt, "ceil": _e.ceil, "cos":
-    _tr.cos, "cosh": _tr.cosh, "eq": _e.eq, "erf": _tr.erf, "erfc": _tr.erfc, "exp": _tr.exp, "expm1": _tr.expm1, "floor": _e.floor,
-    "ge": _e.ge, "gt": _e.gt, "is_finite": _e.isfinite, "le": _e.le, "log": _tr.log, "log1p": _tr.log1p, "logistic":
-    _tr.logistic, "lt": _e.lt, "max": _e.maximum, "min": _e.minimum, "mul": _e.mul, "ne": _e.ne, "neg": _e.neg, "rsqrt":
-    _tr.rsqrt, "shift_left": _e.shift_left, "sign": _e.sign, "sin": _tr.sin, "sinh": _tr.sinh, "sqrt": _e.sqrt, "sub": _e.sub,
-    "tan": _tr.tan, "tanh": _tr.tanh, "shift_right_arithmetic": _e.shift_right,
-}  # fmt: skip
+    "abs": _e.abs_,
+    "acos": _tr.acos,
+    "add": _e.add,
+    "asin": _tr.asin,
+    "atan": _tr.atan,
+    "atan2": _tr.atan2,
+    "bitwise_and": _e.and_,
+    "bitwise_not": _e.not_,
+    "bitwise_or": _e.or_,
+    "bitwise_xor": _e.xor,
+    "cbrt": _tr.cbrt,
+    "ceil": _e.ceil,
+    "cos": _tr.cos,
+    "cosh": _tr.cosh,
+    "eq": _e.eq,
+    "erf": _tr.erf,
+    "erfc": _tr.erfc,
+    "exp": _tr.exp,
+    "expm1": _tr.expm1,
+    "floor": _e.floor,
+    "ge": _e.ge,
+    "gt": _e.gt,
+    "is_finite": _e.isfinite,
+    "le": _e.le,
+    "log": _tr.log,
+    "log1p": _tr.log1p,
+    "logistic": _tr.logistic,
+    "lt": _e.lt,
+    "max": _e.maximum,
+    "min": _e.minimum,
+    "mul": _e.mul,
+    "ne": _e.ne,
+    "neg": _e.neg,
+    "rsqrt": _tr.rsqrt,
+    "shift_left": _e.shift_left,
+    "sign": _e.sign,
+    "sin": _tr.sin,
+    "sinh": _tr.sinh,
+    "sqrt": _e.sqrt,
+    "sub": _e.sub,
+    "tan": _tr.tan,
+    "tanh": _tr.tanh,
+    "shift_right_arithmetic": _e.shift_right,
+}
 for _name, _prim in _NAMES.items():
     globals()[_name] = _elementwise(_name, _prim)
 acosh, asinh, atanh, exp2 = _ew.arccosh, _ew.arcsinh, _ew.arctanh, _ew.exp2

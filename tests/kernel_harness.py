@@ -40,7 +40,7 @@ def compile_kernel(body: Callable, dtypes: tuple[np.dtype, ...], out: np.dtype) 
             i = b.phi(_I64)
             i.add_incoming(_I64(0), entry)
             inputs = []
-            for pointer, dtype in zip(pointers, dtypes):
+            for pointer, dtype in zip(pointers[:-1], dtypes, strict=True):
                 inputs.append(v.Vec(b, b.load(vector_pointer(b, pointer, dtype, i), align=dtype.itemsize), dtype))
             result = body(*inputs)
             assert result.dtype == out, f"{body.__name__} returned {result.dtype}, expected {out}"

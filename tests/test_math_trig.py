@@ -37,7 +37,7 @@ def exact_pair(function, *arguments) -> tuple[np.ndarray, np.ndarray]:
     """The mpmath value of each element as hi + lo."""
     hi, lo = np.empty(len(arguments[0])), np.empty(len(arguments[0]))
     with mpmath.workprec(120):
-        for i, xs in enumerate(zip(*(a.tolist() for a in arguments))):
+        for i, xs in enumerate(zip(*(a.tolist() for a in arguments), strict=True)):
             value = function(*map(mpmath.mpf, xs))
             hi[i] = value
             lo[i] = value - mpmath.mpf(hi[i])
@@ -150,10 +150,10 @@ SPECIAL = {  # pairs of argument and result
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_values(name, dtype):
     table = [pair for pair in SPECIAL[name] if dtype == np.float64 or abs(pair[0]) != TINY]
-    x, expected = (np.array(column, dtype) for column in zip(*table))
+    x, expected = (np.array(column, dtype) for column in zip(*table, strict=True))
     body = FUNCTIONS[name][0]
     for result in (run_kernel(body, x), compute_numpy(body, x)):
-        wrong = [(row, r) for row, r, ok in zip(table, result, same_bits(result, expected)) if not ok]
+        wrong = [(row, r) for row, r, ok in zip(table, result, same_bits(result, expected), strict=True) if not ok]
         assert not wrong
 
 
@@ -175,9 +175,9 @@ def test_atan2_special_values(dtype):
         (INF, NAN, NAN), (NAN, INF, NAN), (NAN, 0.0, NAN), (0.0, NAN, NAN), (NAN, -INF, NAN), (1.0, 1.0, PI / 4),
         (1.0, -1.0, 3 * PI / 4), (-1.0, 1.0, -PI / 4),
     ]  # fmt: skip
-    y, x, expected = (np.array(column, dtype) for column in zip(*table))
+    y, x, expected = (np.array(column, dtype) for column in zip(*table, strict=True))
     for result in (run_kernel(trig.atan2, y, x), compute_numpy(trig.atan2, y, x)):
-        wrong = [(row, r) for row, r, ok in zip(table, result, same_bits(result, expected)) if not ok]
+        wrong = [(row, r) for row, r, ok in zip(table, result, same_bits(result, expected), strict=True) if not ok]
         assert not wrong
 
 
@@ -188,7 +188,7 @@ def test_erfc_reaches_subnormals(dtype):
     result = run_kernel(ef.erfc, x)
     spacing = mpmath.mpf(float(np.finfo(dtype).smallest_subnormal))
     subnormal = 0
-    for a, r in zip(x.tolist(), result.tolist()):
+    for a, r in zip(x.tolist(), result.tolist(), strict=True):
         exact = mpmath.erfc(mpmath.mpf(a))
         step = max(spacing, mpmath.mpf(float(np.spacing(dtype(r)))))
         assert abs(mpmath.mpf(r) - exact) <= 1.2 * step

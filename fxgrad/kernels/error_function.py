@@ -119,7 +119,7 @@ def erfc(x: Any) -> Any:
 
     t = r - choose(*_ERFC_MIDDLE)
     (near_hi, near_lo), (far_hi, far_lo) = _ERFC_FIRST[x.dtype]
-    *lower, tail = (choose(*pair) for pair in zip(_ERFC_NEAR[x.dtype], _ERFC_FAR[x.dtype]))
+    *lower, tail = (choose(*pair) for pair in zip(_ERFC_NEAR[x.dtype], _ERFC_FAR[x.dtype], strict=True))
     for c in reversed(lower):
         tail = v.fma(tail, t, c)
     q, q_lo = dw.fast_two_sum(choose(near_hi, far_hi), v.fma(t, tail, choose(near_lo, far_lo)))

@@ -192,23 +192,25 @@ _SINH = {  # sinh(r) = r + r z p(z)
         2.5109318320798425e-08,
     ),
 }
-_CBRT = {  # m^(-1/3) on [1, 2), roughly
-    _F32: (
-        1.6700059,
-        -1.1728779,
-        0.6954803,
-        -0.22123681,
-        0.028590856,
-    ),
-    _F64: (
-        1.7810577159470915,
-        -1.5660287968541116,
-        1.2437856267023382,
-        -0.5978728085719707,
-        0.15607153909351687,
-        -0.017019025724479737,
-    ),
-}
+_CBRT = (  # float64: m^(-1/3) on [1, 2), roughly
+    1.7810577159470915,
+    -1.5660287968541116,
+    1.2437856267023382,
+    -0.5978728085719707,
+    0.15607153909351687,
+    -0.017019025724479737,
+)
+_CBRT_ROOT = (0.3333332, -0.11111109, 0.061873354, -0.041219868)  # float32: cbrt(1 + r) = 1 + r p(r), |r| <= 0.061
+_CBRT_TABLE = (  # float32, for m near 1 + j/8: q near 1/m, and the cube roots of 1/(2 q), 1/q, 2/q, which are nearly float32
+    (0.99839026, 0.79412687, 1.0005372, 1.2605978),
+    (0.8861138, 0.82634264, 1.0411265, 1.3117372),
+    (0.7998688, 0.8550347, 1.0772762, 1.357283),
+    (0.7279455, 0.8823151, 1.1116474, 1.4005879),
+    (0.6685905, 0.907688, 1.1436152, 1.4408649),
+    (0.6136333, 0.9340147, 1.1767848, 1.4826559),
+    (0.57306993, 0.95555156, 1.2039195, 1.5168436),
+    (0.5331427, 0.97883356, 1.233253, 1.5538014),
+)
 
 
 def _clamp(x: Any, low: float, high: float) -> Any:
@@ -377,26 +379,50 @@ def logistic(x: Any) -> Any:
     return scale_by_power(v.fma(rest, reciprocal, q), v.select(negative, k, v.constant(k, 0)))
 
 
-def cbrt(x: Any) -> Any:
-    """Cube root; 0.51 / 0.51 ulp. A polynomial for m^(-1/3), then the binomial series of the error it left."""
-    dtype = v.dtype_of(x)
+# The column of q, and the roots at 8 phase + j modulo 32, the phase being -1, 0 or 1.
+_CBRT_Q, _CBRT_LOW, _CBRT_MIDDLE, _CBRT_HIGH = zip(*_CBRT_TABLE, strict=True)
+_CBRT_ROOTS = (*_CBRT_MIDDLE, *_CBRT_HIGH, *8 * (1.0,), *_CBRT_LOW)
+
+
+def _cbrt_f32(x: Any) -> Any:
+    """|x| = m 2^(3 e + phase), m near 1 + j/8: the root of 2^phase / q from a table, times that of m q = 1 + r."""
     n = mantissa_bits(x)
     a = v.absolute(x)
-    small = a < float(np.finfo(dtype).tiny)
+    small = a < float(np.finfo(_F32).tiny)
+    i = bits(v.select(small, a * 2.0**24, a))
+    moved = i + ((1 << (n - 4)) - (exponent_bias(x) << n))  # rounds m to the middle of an interval of the table
+    exponent = moved & (-1 << n)
+    r = v.fma(v.bitcast(i - exponent, _F32), v.lookup(_CBRT_Q, moved >> (n - 3)), -1.0)
+    third = bits(v.fma(to_float(exponent, x), 2.0**-n / 3, 1.5 * 2.0**n))  # e in the low bits
+    root = v.lookup(_CBRT_ROOTS, (moved >> (n - 3)) + (third << 3))  # 8 (3 e + phase) + j + 8 e
+    s = v.bitcast(bits(root) + (third << n), _F32)
+    result = v.fma(s, r * horner(r, _CBRT_ROOT), s)
+    result = v.select(small, result * 2.0**-8, result)
+    positive = v.bitcast(bits(a) - 1, np.uint32) < int(bits(np.float32(_INF))) - 1  # and finite
+    return v.select(positive, v.copysign(result, x), x)
+
+
+def cbrt(x: Any) -> Any:
+    """Cube root; 0.57 / 0.51 ulp. float64: a polynomial for m^(-1/3), then the binomial series of the error it left."""
+    if v.dtype_of(x) == _F32:
+        return _cbrt_f32(x)
+    n = mantissa_bits(x)
+    a = v.absolute(x)
+    small = a < float(np.finfo(_F64).tiny)
     i = bits(v.select(small, a * 8.0**n, a))
     e = (i >> n) - exponent_bias(x)
     _, q = round_to_integer(to_float(e, x), 1.0 / 3.0)
     thrice = q + q + q
     phase = e - thrice
-    m = v.bitcast(i - (thrice << n), dtype)  # [1/2, 4)
-    mantissa = v.bitcast((i & ((1 << n) - 1)) | (exponent_bias(x) << n), dtype)  # [1, 2), m = mantissa * 2^phase
+    m = v.bitcast(i - (thrice << n), _F64)  # [1/2, 4)
+    mantissa = v.bitcast((i & ((1 << n) - 1)) | (exponent_bias(x) << n), _F64)  # [1, 2), m = mantissa * 2^phase
     root = v.select(phase > 0, v.constant(x, 2.0 ** (-1 / 3)), v.select(phase < 0, v.constant(x, 2.0 ** (1 / 3)), 1.0))
-    z = horner(mantissa, _CBRT[dtype]) * root  # near m^(-1/3)
+    z = horner(mantissa, _CBRT) * root  # near m^(-1/3)
     w, wl = two_prod(z, z)
     u, ul = two_prod(m, w)
     ul = v.fma(m, wl, ul)  # u + ul = m z^2
     h = v.fma(-ul, z, v.fma(-u, z, 1.0))  # 1 - m z^3, so that cbrt(m) = m z^2 (1 - h)^(-2/3)
-    series = [2 / 3, 5 / 9] if dtype == _F32 else [2 / 3, 5 / 9, 40 / 81, 110 / 243]
+    series = (2 / 3, 5 / 9, 40 / 81, 110 / 243)
     result = (u + v.fma(u * h, horner(h, series), ul)) * power_of_two(v.select(small, q - n, q), x)
     return v.select((a > 0.0) & (a < _INF), v.copysign(result, x), x)
 
