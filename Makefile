@@ -5,6 +5,7 @@
 #   make bench   what it costs, next to NumPy, autograd, JAX, PyTorch; writes docs/benchmarks    (ARGS="--only math", ...)
 #   make fuzz    random programs, many more than make test runs                   (FUZZ_EXAMPLES=100000)
 #   make docs    write docs/ops.md and docs/numerics.md again
+#   make accuracy   measure the errors of the math functions (15 minutes, a second time 1), write docs/numerics.json and the pages
 #   make format  rewrite the code as ruff formats it
 #   make clean   remove what was generated; make distclean removes .venv too
 
@@ -15,7 +16,7 @@ FUZZ_EXAMPLES ?= 20000
 PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 8
 SOURCES := fxgrad tests examples bench
 
-.PHONY: demo test lint types unit bench fuzz docs format clean distclean
+.PHONY: demo test lint types unit bench fuzz docs accuracy format clean distclean
 .DELETE_ON_ERROR:
 # lint, types and tests one after the other also under make -j: their reports are read from top to bottom
 .NOTPARALLEL:
@@ -46,6 +47,11 @@ bench: .venv/.bench
 # The pages are printed; a page that could not be made leaves the old one alone.
 docs: .venv/.test
 	@set -e; for page in ops numerics; do $(PY) -m fxgrad.docs $$page > docs/$$page.new; mv docs/$$page.new docs/$$page.md; done
+
+# References are kept in build/accuracy, so that a second run only measures.
+accuracy: .venv/.test
+	$(PY) -m bench.accuracy $(ARGS)
+	@$(MAKE) --no-print-directory docs
 
 format: .venv/.test
 	$(PY) -m ruff check --fix $(SOURCES)

@@ -93,7 +93,7 @@ class Function:
         parts = [np.array([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32)]
         reach = np.arange(-8192, 8192)
         for c in (*self.critical, 1.0, 2.0**-126):
-            bits = np.float32(min(c, np.finfo(np.float32).max)).view(np.int32).astype(np.int64) + reach
+            bits = np.float32(min(c, float(np.finfo(np.float32).max))).view(np.int32).astype(np.int64) + reach
             near = _float32(bits[bits >= 0].astype(np.uint64))
             parts += [near, -near]
         parts.append(_float32(np.arange(16384, dtype=np.uint64)))
@@ -371,9 +371,9 @@ def about() -> dict[str, str]:
     """Sentences on what was looked at, which docs/numerics.md repeats."""
     millions = 2**32 // STRIDE // 10**6
     return {
-        "float32": f"every {STRIDE}th of all 2^32 bit patterns, and every number near 0, 1, overflow, underflow, multiples of "
-        f"pi/2 and the seams of the approximations: more than {millions} million points a function (a tenth of it for those made "
-        "of several operations; pairs for functions of two).",
+        "float32": f"one in {STRIDE} of all 2^32 bit patterns, and every number near 0, 1, overflow, underflow, multiples of "
+        f"pi/2 and the seams of the approximations: more than {millions} million points a function (a tenth for those made of "
+        "several operations; pairs for functions of two).",
         "float64": f"{POINTS:,} points a function (a tenth for those made of several operations): half spread over where the "
         "function bends, a quarter any bit pattern, a quarter close to the critical arguments.",
         "reference": f"mpmath {mp.__version__} with {PRECISION} bits for every float64 point; for float32 the float64 functions "

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from fxgrad import errors, tree
-from fxgrad.api.arguments import wraps
+from fxgrad.api.wrapping import global_name, name_after, wraps
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval, Var
 from fxgrad.primitives import call
@@ -21,6 +21,7 @@ __all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp",
 
 F = Callable[..., Any]
 
+_EXACTLY = "A custom derivative must return exactly what the transform expects."
 RULE_DEPTH = 4  # how deep a rule that calls its own function is followed; bounds the order of its derivatives
 _depths: ContextVar[dict[int, int] | None] = ContextVar("fxgrad_rule_depths", default=None)
 
@@ -78,9 +79,13 @@ def checkpoint(f: F, policy: tuple[str, ...] | None = None) -> F:
     """
     policy = checkpoint_policies.nothing_saveable if policy is None else policy
     if not isinstance(policy, tuple) or not policy or policy[0] not in ("nothing", "everything", "dots", "names"):
-        raise errors.FxValueError(f"checkpoint got policy={policy!r}", fix="Use a member of fx.checkpoint_policies.")
+        raise errors.FxValueError(
+            f"checkpoint got policy={policy!r}",
+            why="A policy says what may be kept for the backward pass.",
+            fix="Use a member of fx.checkpoint_policies.",
+        )
 
-    @wraps(f, "checkpoint")
+    @wraps(f, "checkpoint", (checkpoint, (f, policy)))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         leaves, weak, flat_call = _flatten_call(f, args, kwargs, "checkpoint")
         traced = trace_function(flat_call, leaves, weak, "checkpoint", known=True, name=name_of(f))
@@ -111,7 +116,10 @@ class _Custom:
     def __init__(self, f: F, nondiff_argnums: Sequence[int] = ()):
         self.f = f
         self.nondiff_argnums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
-        wraps(f, self.kind)(self)  # type: ignore[arg-type]
+        name_after(self, f, self.kind)
+
+    def __reduce__(self) -> Any:
+        return global_name(self) or object.__reduce_ex__(self, 2)
 
     def _prepare(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], F]:
         """(static arguments, differentiable arguments, function of the latter)."""
@@ -123,6 +131,7 @@ class _Custom:
             if bound.kwargs:
                 raise errors.FxTypeError(
                     f"{self.kind} function '{name_of(self.f)}' got keyword-only arguments {sorted(bound.kwargs)}",
+                    why="Its rule takes one derivative for each positional argument.",
                     fix="Make them positional.",
                 )
             args = bound.args
@@ -149,6 +158,7 @@ class _Custom:
     def _missing(self, method: str) -> errors.NonDifferentiableError:
         return errors.NonDifferentiableError(
             f"{self.kind} function '{name_of(self.f)}' has no derivative rule",
+            why="It was decorated to have one of its own, so none is derived from its code.",
             fix=f"Call {name_of(self.f)}.{method}(...) once, after its definition.",
         )
 
@@ -214,7 +224,11 @@ class custom_jvp(_Custom):
             tangents = tree.unflatten(structure, [next(given) if d else None for d in floats])
             result = self.rule(*fixed, primals, tangents)  # type: ignore[misc]
             if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise errors.FxTypeError(f"{what} must return a pair (out, tangent_out), got {type(result).__name__}")
+                raise errors.FxTypeError(
+                    f"{what} must return a pair (out, tangent_out), got {type(result).__name__}",
+                    why=_EXACTLY,
+                    fix="Write return out, tangent_out.",
+                )
             outs = _checked(result[0], traced, what, "out", keep_integers=True)
             return outs + _checked(result[1], traced, what, "tangent_out", keep_integers=False)
 
@@ -231,16 +245,18 @@ class custom_jvp(_Custom):
 
 def _checked(given: Any, traced: Traced, what: str, part: str, keep_integers: bool) -> list[Any]:
     """The leaves a custom rule returned for the outputs, each of the output's shape and dtype."""
-    flat, structure = tree.flatten(given, is_leaf=lambda x: x is None)
     avals = traced.program.out_avals
-    if len(flat) != len(avals):
-        tree.check_same(structure, traced.out_tree, f"{part} returned by {what}")
-        raise errors.TreeMismatchError(f"{what} returned {len(flat)} leaves as {part}, the function {len(avals)}")
+    flat = _subtrees(traced.out_tree, given, f"the result of the function and {part} returned by {what}")
     out = []
     for x, aval in zip(flat, avals, strict=True):
         if is_float(aval.dtype) or keep_integers:
             out.append(_leaf_like(x, aval, f"{part} returned by {what}", "the output"))
     return out
+
+
+def _subtrees(structure: Any, given: Any, what: str) -> list[Any]:
+    """What a rule returned for each leaf of a tree; None alone is zero for all of them."""
+    return [None] * structure.num_leaves if given is None else tree.flatten_up_to(structure, given, what)
 
 
 def _leaf_like(x: Any, aval: Aval, what: str, like: str) -> Any:
@@ -251,14 +267,14 @@ def _leaf_like(x: Any, aval: Aval, what: str, like: str) -> Any:
     if have.shape != aval.shape:
         raise errors.FxValueError(
             f"{what} has shape {have.shape}, {like} has shape {aval.shape}",
-            why="A custom derivative must return exactly what the transform expects.",
+            why=_EXACTLY,
             fix=f"Return an array of shape {aval.shape}.",
         )
     if have.dtype != aval.dtype:
         if not weak:
             raise errors.FxTypeError(
                 f"{what} has dtype {have.dtype}, {like} has dtype {aval.dtype}",
-                why="A custom derivative must return exactly what the transform expects.",
+                why=_EXACTLY,
                 fix=f"Return it as .astype('{aval.dtype}').",
             )
         from fxgrad.primitives.elementwise import convert
@@ -353,7 +369,11 @@ class custom_vjp(_Custom):
             rest = iter(tree.unflatten(structure, values))
             result = self.fwd(*[a if i in self.nondiff_argnums else next(rest) for i, a in enumerate(args)])  # type: ignore[misc]
             if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise errors.FxTypeError(f"{what} must return a pair (out, residuals), got {type(result).__name__}")
+                raise errors.FxTypeError(
+                    f"{what} must return a pair (out, residuals), got {type(result).__name__}",
+                    why=_EXACTLY,
+                    fix="Write return out, residuals (None if bwd needs none).",
+                )
             outs = _checked(result[0], traced, what, "out", keep_integers=True)
             flat, residual_tree = tree.flatten(result[1])
             return outs + flat
@@ -384,19 +404,20 @@ class custom_vjp(_Custom):
         if not isinstance(result, (tuple, list)):
             raise errors.FxTypeError(
                 f"{what} must return a tuple with one cotangent for each argument, got {type(result).__name__}",
+                why=_EXACTLY,
                 fix="Write return (ct_x,) for a single argument.",
             )
         arguments = tree.unflatten(structure, leaves)
         if len(result) != len(arguments):
-            raise errors.TreeMismatchError(f"{what} returned {len(result)} cotangents for {len(arguments)} arguments")
+            raise errors.TreeMismatchError(
+                f"{what} returned {len(result)} cotangents for {len(arguments)} arguments",
+                why=_EXACTLY,
+                fix="Return one for each argument, None where it is zero.",
+            )
         out = []
         for i, (ct, argument) in enumerate(zip(result, arguments, strict=True)):
             flat_args, arg_tree = tree.flatten(argument)
-            flat_cts, ct_tree = (
-                ([None] * len(flat_args), arg_tree) if ct is None else tree.flatten(ct, is_leaf=lambda x: x is None)
-            )
-            if len(flat_cts) != len(flat_args):
-                tree.check_same(ct_tree, arg_tree, f"{what} output {i}")
+            flat_cts = _subtrees(arg_tree, ct, f"argument {i} and output {i} of {what}")
             for g, x in zip(flat_cts, flat_args, strict=True):
                 aval = aval_of_leaf(as_leaf(x, lambda: "an argument")[0])
                 if is_float(aval.dtype):

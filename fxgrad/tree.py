@@ -119,8 +119,12 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Struct
 # ---- over trees --------------------------------------------------------------------------------------------------------
 
 
-def _flatten_up_to(prefix: Structure, tree: Any, what: str) -> list[Any]:
-    """The subtrees of `tree` at the leaves of `prefix`; `what` names both in messages."""
+def flatten_up_to(prefix: Structure, tree: Any, what: str) -> list[Any]:
+    """The subtrees of `tree` at the leaves of `prefix`; `what` names both in messages.
+
+    >>> flatten_up_to(structure({"w": 0, "b": 0}), {"w": (1, 2), "b": None}, "the two trees")
+    [None, (1, 2)]
+    """
     out: list[Any] = []
 
     def walk(below: Structure, part: Any, path: Path) -> None:
@@ -162,7 +166,7 @@ def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | Non
     columns = [first]
     for other in rest:
         found, other_shape = flatten(other)
-        columns.append(found if other_shape == shape else _flatten_up_to(shape, other, "the trees given to map"))
+        columns.append(found if other_shape == shape else flatten_up_to(shape, other, "the trees given to map"))
     return unflatten(shape, list(_map(f, *columns)))
 
 
@@ -210,13 +214,13 @@ def transpose(outer: Structure, inner: Structure | None, tree: Any) -> Any:
     >>> transpose(structure([0, 0]), structure({"a": 0, "b": 0}), [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
     """
-    parts = _flatten_up_to(outer, tree, "the outer structure and the tree given to transpose")
+    parts = flatten_up_to(outer, tree, "the outer structure and the tree given to transpose")
     if inner is None:
         inner = structure(parts[0]) if parts else LEAF
     rows = []
     for part in parts:
         found, shape = flatten(part)
-        rows.append(found if shape == inner else _flatten_up_to(inner, part, "the inner structure and a part of the tree"))
+        rows.append(found if shape == inner else flatten_up_to(inner, part, "the inner structure and a part of the tree"))
     columns = zip(*rows, strict=True) if rows else ((),) * inner.num_leaves
     return unflatten(inner, [unflatten(outer, column) for column in columns])
 
@@ -311,8 +315,11 @@ def _mismatch(
     what: str, a: Structure, b: Structure, path: Path, whole_a: Structure, whole_b: Structure
 ) -> errors.TreeMismatchError:
     where = f"at {path_string(path)}" if path else "at the root"
-    both = f"The first is {_short(whole_a)},\n  the second {_short(whole_b)}."
-    return errors.TreeMismatchError(f"{what} differ in structure {where}: {_details(a, b)}", why=both)
+    return errors.TreeMismatchError(
+        f"{what} differ in structure {where}: {_details(a, b)}",
+        why=f"The first is {_short(whole_a)},\n    the second {_short(whole_b)}.",
+        fix="Build both from the same containers with the same keys.",
+    )
 
 
 def _first_difference(a: Structure, b: Structure) -> tuple[Path, Structure, Structure]:

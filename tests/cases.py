@@ -185,6 +185,8 @@ CASES: list[Case] = [
     _binary("int_ops", lambda x, y: _int_ops(fnp, x, y), lambda x, y: _int_ops(np, x, y), (-9, 9), (1, 5), differentiable=False),
     _binary("lin_mul", lambda x, y: E.lin_mul(*fnp.broadcast_arrays(x, y)), np.multiply, (0.5, 2), (-2, 2)),
     _binary("lin_div", lambda x, y: E.lin_div(*fnp.broadcast_arrays(x, y)), np.divide, (0.5, 2), (0.5, 2)),
+    _binary("xlogy", fx.scipy.special.xlogy, scipy.special.xlogy, (-2, 2), (0.4, 2)),
+    _binary("xlog1py", fx.scipy.special.xlog1py, scipy.special.xlog1py, (-2, 2), (-0.5, 2)),
     # ---- reductions
     _along("sum", lambda x: fnp.sum(x, axis=-1), lambda x: np.sum(x, axis=-1), rtol=64),
     _along("sum_first", lambda x: fnp.sum(x, axis=0), lambda x: np.sum(x, axis=0), rtol=64),
@@ -248,6 +250,21 @@ CASES: list[Case] = [
         lambda x: np.argsort(x, axis=0, kind="stable"),
         differentiable=False,
         distinct=True,
+    ),
+    Case(
+        "searchsorted",
+        lambda table, x: fnp.searchsorted(fnp.cumsum(fnp.absolute(table)), x),
+        lambda table, x: np.searchsorted(np.cumsum(np.abs(table)), x),
+        [((5,), ()), ((5,), (3,)), ((3,), (2, 3)), ((4,), (0,)), ((1,), (2,))],
+        [(0.5, 1), (-1, 6)],
+        differentiable=False,
+        distinct=True,
+    ),
+    _along(
+        "searchsorted_right",
+        lambda x: fnp.searchsorted(np.arange(3.0).astype(x.dtype), x, side="right"),
+        lambda x: np.searchsorted(np.arange(3.0), x, side="right"),
+        differentiable=False,
     ),
     # ---- indexing
     _along(

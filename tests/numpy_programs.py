@@ -1,13 +1,14 @@
 """Random programs in NumPy's functions, drawn by hypothesis: what `tests/test_random_programs.py` runs in every mode.
 
-A `Spec` is data (inputs, steps), so that a failing one shrinks and prints; `Spec.run(np_, arrays)` interprets it with NumPy or
-with `fxgrad.numpy`. While a program is drawn it is also computed with NumPy, which tells shapes and dtypes; so every program
-is valid, and none is thrown away.
+A `Spec` is data (inputs, steps), so that a failing one can be made smaller and printed; `Spec.run(np_, arrays)` interprets it
+with NumPy or with `fxgrad.numpy`. While a program is drawn it is also computed with NumPy, which tells shapes and dtypes; so
+every program is valid, and none is thrown away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +26,8 @@ LARGEST = 600  # elements of an intermediate value
 # ---- operations --------------------------------------------------------------------------------------------------------
 # Each takes the namespace, the operands, and its parameters.
 
-UNARY = ["negative", "absolute", "sign", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "arctan", "floor", "square",
-         "cbrt", "reciprocal", "logistic", "sinh", "rint"]  # fmt: skip
+UNARY = ["negative", "absolute", "sign", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "arctan", "floor",
+         "square", "cbrt", "reciprocal", "logistic", "sinh", "rint"]  # fmt: skip
 BINARY = ["add", "subtract", "multiply", "divide", "maximum", "minimum", "arctan2", "hypot", "power", "logaddexp"]
 COMPARE = ["less", "greater_equal", "equal", "not_equal"]
 REDUCE = ["sum", "mean", "max", "min", "prod", "var", "logsumexp"]
@@ -360,8 +361,9 @@ class _Drawing:
 
 
 _KINDS = [
-    *["unary"] * 5, *["binary"] * 7, *["scalar"] * 3, *["reduce"] * 5, *["view"] * 4, "mixed", "compare", "logic", "where", "where", "clip", "convert",
-    "integers", "arg", "anyall", "cumulate", "cumulate", "softmax", "sort", "join", "join", "move", "index", "index", "pick", "product", "product", "outer",
+    *["unary"] * 5, *["binary"] * 7, *["scalar"] * 3, *["reduce"] * 5, *["view"] * 4, *["product"] * 2,
+    *["where", "cumulate", "join", "index"] * 2, "mixed", "compare", "logic", "clip", "convert", "integers", "arg", "anyall",
+    "softmax", "sort", "move", "pick", "outer",
 ]  # fmt: skip
 
 
@@ -383,3 +385,65 @@ def specs(draw: Callable[[Any], Any], largest: int = 25, products: bool = True) 
     others = draw(st.lists(st.integers(0, len(drawing.values) - 1), max_size=2, unique=True))
     outputs = tuple(dict.fromkeys([floats[-1], *others]))
     return Spec(tuple(inputs), tuple(drawing.steps), outputs, tuple(str(x.dtype) for x in drawing.values))
+
+
+# ---- smaller programs --------------------------------------------------------------------------------------------------
+
+
+def live(spec: Spec, outputs: Sequence[int], instead: dict[int, int] | None = None) -> Spec:
+    """The program that answers `outputs`, without what they do not need; values named in `instead` replaced by earlier ones."""
+    n = len(spec.inputs)
+
+    def final(i: int) -> int:
+        while instead and i in instead:
+            i = instead[i]
+        return i
+
+    needed, stack = set(), [final(i) for i in outputs]
+    while stack:
+        i = stack.pop()
+        if i not in needed:
+            needed.add(i)
+            stack += [final(j) for j in spec.steps[i - n].operands] if i >= n else []
+    number = {i: k for k, i in enumerate(sorted(needed | set(range(n))))}
+    steps = [
+        Step(spec.steps[i - n].op, tuple(number[final(j)] for j in spec.steps[i - n].operands), spec.steps[i - n].params)
+        for i in number
+        if i >= n
+    ]
+    return Spec(spec.inputs, tuple(steps), tuple(number[final(i)] for i in outputs), tuple(spec.dtypes[i] for i in number))
+
+
+def smaller(spec: Spec) -> Iterator[Spec]:
+    """Simpler programs of the same kind: fewer outputs, earlier ones, a step left out, plainer inputs."""
+    n = len(spec.inputs)
+    for i in range(n, n + len(spec.steps)):
+        if np.dtype(spec.dtypes[i]).kind == "f" and (i,) != spec.outputs:
+            yield live(spec, [i])
+    for i in range(len(spec.outputs)):
+        if len(spec.outputs) > 1:
+            yield live(spec, [*spec.outputs[:i], *spec.outputs[i + 1 :]])
+    for i in range(n, n + len(spec.steps)):
+        for j in spec.steps[i - n].operands:
+            if spec.dtypes[j] == spec.dtypes[i]:
+                yield live(spec, spec.outputs, {i: j})
+    for i, old in enumerate(spec.inputs):
+        for shape in ((), (1,), (3,)):
+            if int(np.prod(shape)) < int(np.prod(old.shape)):
+                new = Input(shape, old.dtype, old.seed)
+                yield Spec((*spec.inputs[:i], new, *spec.inputs[i + 1 :]), spec.steps, spec.outputs, spec.dtypes)
+
+
+def minimise(spec: Spec, fails: Callable[[Spec], bool], seconds: float) -> Spec:
+    """A program for which `fails` holds too, and for none of its `smaller` ones if time allows."""
+    end = time.monotonic() + seconds
+    again = True
+    while again and time.monotonic() < end:
+        again = False
+        for candidate in smaller(spec):
+            if time.monotonic() > end:
+                break
+            if fails(candidate):
+                spec, again = candidate, True
+                break
+    return spec

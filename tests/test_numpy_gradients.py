@@ -14,45 +14,15 @@ import fxgrad.numpy as fnp
 from fxgrad import lax, nn
 from fxgrad.scipy import special as sp
 
-ramp = np.array([-1.0, 0.0, 0.5, 1.0, 2.0])
 mask = np.array([True, False])
 ones = np.ones
 Case = tuple[Callable[..., Any], Any, Any]
 
-# function, point, gradient; the numbers in the names are those of the reported cases
+# function, point, gradient; reported cases are in test_reported_cases.py
 CASES: dict[str, Case] = {
     "1 where": (lambda x: np.sum(np.where(x > 0, np.sqrt(x), 0.0)), np.array([-1.0, 4.0]), [0, 0.25]),
-    "2 norm squared": (lambda x: np.linalg.norm(x) ** 2, np.zeros(3), np.zeros(3)),
-    "2 std squared": (lambda x: np.std(x) ** 2, ones(4), np.zeros(4)),
-    "2 row norms": (lambda x: np.sum(np.linalg.norm(x, axis=-1) ** 2), np.zeros((1, 2)), np.zeros((1, 2))),
-    "2 norm at 0": (np.linalg.norm, np.zeros(3), np.zeros(3)),
-    "2 norm": (np.linalg.norm, np.array([3.0, 4.0]), [0.6, 0.8]),
-    "2 norm of order 3 at 0": (lambda x: np.linalg.norm(x, 3), np.zeros(3), np.zeros(3)),
-    "2 std": (np.std, np.array([1.0, 3.0]), [-0.5, 0.5]),
-    "3 max": (np.max, ones(4), [0.25] * 4),
-    "3 gather": (lambda x: x[np.argmax(x)], ones(4), [1, 0, 0, 0]),
-    "3 maximum": (lambda x: np.maximum(x, 0.0), 0.0, 0.5),
-    "5 nanmean": (lambda x: np.nanmean(x**2), np.array([np.nan, 1.0, 2.0, 3.0, 4.0]), [0, 0.5, 1, 1.5, 2]),
-    "6 where=": (lambda x: np.log(np.sum(np.exp(x), where=mask)), np.array([0.0, 1000.0]), [1, 0]),
-    "6 max where=": (lambda x: np.max(1 / x, where=mask, initial=-1.0), np.array([2.0, 0.0]), [-0.25, 0]),
-    "9 prod": (np.prod, np.array([0.0, 2.0, 3.0]), [6, 0, 0]),
-    "9 cumprod": (lambda x: np.cumprod(x).sum(), np.array([2.0, 0.0, 3.0, 4.0]), [1, 32, 0, 0]),
-    "10 clip": (lambda x: np.sum(3.0 * np.clip(x, 0.0, 1.0)), ramp, [0, 3, 3, 3, 0]),
-    "10 method clip": (lambda x: np.sum(3.0 * x.clip(0.0, 1.0)), ramp, [0, 3, 3, 3, 0]),
-    "11 median of 4": (np.median, np.array([3.0, 1.0, 2.0, 4.0]), [0.5, 0, 0.5, 0]),
-    "11 median of 3": (np.median, np.array([3.0, 1.0, 2.0]), [0, 0, 1]),
-    "11 sort": (lambda x: np.sort(x)[0], ones(3), [1, 0, 0]),
-    "11 quantile": (lambda x: np.quantile(x, 0.25), np.array([3.0, 1.0, 2.0, 4.0]), [0, 0.25, 0.75, 0]),
-    "11 median of columns": (lambda x: np.median(x, axis=0).sum(), np.arange(6.0).reshape(3, 2), [[0, 0], [1, 1], [0, 0]]),
-    "18 take none": (lambda p: np.prod(np.take(p, np.array([], int))), ones(6), np.zeros(6)),
-    "18 sum of none": (np.sum, np.zeros(0), np.zeros(0)),
-    "18 broadcast_to": (lambda x: np.sum(np.broadcast_to(x, (4, 3))), ones(3), [4, 4, 4]),
-    "19 repeated index": (lambda x: np.sum(x[[0, 0, 2, -3]]), ones(3), [3, 0, 1]),
-    "19 repeated take": (lambda x: np.sum(np.take(x, [0, 0]) ** 2), np.array([3.0]), [12]),
-    "30 mask": (lambda x: x[x > 0].sum(), np.array([-1.0, 2.0]), [0, 1]),
-    "30 np.where of one": (lambda x: x[np.where(x > 0)].sum(), np.array([1.0, -1.0]), [1, 0]),
-    "54 list": (lambda x: fnp.mean([x, x + 2]), 0.0, 1.0),
-    "54 nested list": (lambda x: fnp.array([[x, 0.0], [1.0, x]]).sum(), 0.0, 2.0),
+    "np.where of one": (lambda x: x[np.where(x > 0)].sum(), np.array([1.0, -1.0]), [1, 0]),
+    "nested list": (lambda x: fnp.array([[x, 0.0], [1.0, x]]).sum(), 0.0, 2.0),
     "at set": (lambda x: (x.at[1].set(5.0) * x).sum(), np.array([1.0, 2.0, 3.0]), [2, 5, 6]),
     "at multiply twice": (lambda x: x.at[[0, 0]].multiply(x[1]).sum(), np.array([1.0, 2.0, 3.0]), [4, 5, 1]),
     "at mask": (lambda x: x.at[x > 1].set(x[0]).sum(), np.array([1.0, 2.0, 3.0]), [3, 0, 0]),
@@ -126,17 +96,6 @@ def test_gradient(name: str) -> None:
 
 def test_second_derivatives() -> None:
     assert fx.grad(fx.grad(np.sinc))(0.0) == pytest.approx(-(np.pi**2) / 3)
-    np.testing.assert_allclose(
-        fx.hessian(lambda x: np.sum(x[1:] * x[:-1]) + np.sum(x**3))(np.array([1.0, 2.0, 3.0])),
-        [[6, 1, 0], [1, 12, 1], [0, 1, 18]],
-    )
-
-
-def test_list_of_traced_values() -> None:
-    want = np.zeros((2, 2, 3))
-    want[0, 0, 0] = want[0, 1, 1] = want[1, 0, 2] = want[1, 1, 0] = 1
-    for build in (lambda t: fnp.array([[t[0], t[1]], [t[2], t[0]]]), lambda t: np.array([[t[0], t[1]], [t[2], t[0]]], like=t)):
-        np.testing.assert_array_equal(fx.jacrev(build)(ones(3)), want)
 
 
 LIKE: dict[str, tuple[Any, ...]] = {
@@ -155,22 +114,6 @@ def test_creation_like_a_traced_array(name: str) -> None:
 @pytest.mark.parametrize("name", ["array", "asarray", "ascontiguousarray"])
 def test_conversion_like_a_traced_array(name: str) -> None:
     assert fx.grad(lambda x: getattr(np, name)([x, x, 1.0], like=x).sum())(1.5) == 2
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_dtypes_of_gradients(dtype: str) -> None:
-    x = np.ones(3, dtype)
-    for f in (
-        np.sum,
-        np.max,
-        np.mean,
-        np.std,
-        np.linalg.norm,
-        np.prod,
-        lambda x: np.sum(x * np.float64(2)),
-        lambda x: x[[0, 0]].sum(),
-    ):
-        assert fx.grad(f)(x).dtype == dtype
 
 
 def test_float16_is_accumulated_in_float32() -> None:

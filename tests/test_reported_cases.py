@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -387,22 +386,21 @@ def test_33_custom_rule_over_a_traced_value() -> None:
 # ---- 37 to 49: compile time, memory, threads, aliasing ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_37_unrolled_loops() -> None:
-    """Compile time of an unrolled loop grows faster than the loop."""
+    """Compile time of an unrolled loop grows faster than the loop: here what is compiled grows as the loop does.
 
-    def seconds(n: int) -> float:
+    The seconds are in `python -m bench --only startup`.
+    """
+
+    def size(n: int) -> int:
         def f(x: Any) -> Any:
             for _ in range(n):
                 x = np.sin(x) * 1.01 + 0.1
             return x.sum()
 
-        start = time.perf_counter()
-        fx.jit(fx.grad(f))(ones(10))
-        return time.perf_counter() - start
+        return len(fx.jit(fx.grad(f)).lower(ones(10)).compile().as_text())
 
-    seconds(2)
-    assert seconds(120) <= 2.5 * max(seconds(60), 0.2)
+    assert size(60) <= 2.5 * size(30)
 
 
 def block(x: Any) -> Any:
@@ -473,7 +471,7 @@ def test_45_threads() -> None:
             for i in range(200):
                 k = float(seed * 1000 + i)
                 assert_same_bits(fx.grad(lambda x: np.sum(x * k))(ones(3)), np.full(3, k))
-                if i % 20 == 0:
+                if i == 0:
                     assert_same_bits(fx.jit(fx.grad(lambda x: np.sum(x * k)))(ones(3)), np.full(3, k))
         except BaseException as e:  # noqa: BLE001
             problems.append(e)

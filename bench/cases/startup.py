@@ -31,10 +31,18 @@ example.np = xp
 f = jit(value_and_grad(example.loss_of(8, target), (0, 1)))
 args = (params, x)
 """
+UNROLLED = """
+def loop(x):
+    for _ in range({length}):
+        x = xp.sin(x) * 1.01 + 0.1
+    return x.sum()
+f = jit(grad(loop))
+args = [numpy.ones(10)]
+"""
 SETUPS = {
     "numba": "import numba",
-    "fxgrad": "import numpy as xp; from fxgrad import jit, value_and_grad; ready = lambda y: y",
-    "jax": "import jax.numpy as xp; from jax import jit, value_and_grad, block_until_ready as ready",
+    "fxgrad": "import numpy as xp; from fxgrad import grad, jit, value_and_grad; ready = lambda y: y",
+    "jax": "import jax.numpy as xp; from jax import grad, jit, value_and_grad, block_until_ready as ready",
 }
 SCRIPT = """
 import json, time
@@ -74,7 +82,9 @@ def measure(repeat: int, threads: int) -> list[Group]:
     with tempfile.TemporaryDirectory() as cache:
         run("fxgrad", CHAIN, cache)  # leaves the bytecode behind
     imports: dict[str, list[float]] = {}
-    for label, program in (("relu(a*b + c)", CHAIN), ("transformer block, value_and_grad", BLOCK)):
+    programs = {"relu(a*b + c)": CHAIN, "transformer block, value_and_grad": BLOCK}
+    programs |= {f"gradient of a loop of {n}, unrolled": UNROLLED.format(length=n) for n in (200, 400)}
+    for label, program in programs.items():
         found: dict[str, list[list[float]]] = {}
         for _ in range(RUNS):
             with tempfile.TemporaryDirectory() as cache:

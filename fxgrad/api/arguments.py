@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -43,14 +42,14 @@ class Arguments:
     def _blame(self, leaf: int, transform: str) -> str:
         return f"{self.label(leaf)} of {transform}"
 
-    def label(self, leaf: int) -> str:
+    def label(self, leaf: int, before: str = "") -> str:
         """`argument 'w'['bias']` for the leaf of that number."""
         args, argnums = self.where
         paths = tree.flatten_with_path(tuple(args) if argnums is None else tuple(args[i] for i in argnums))[0]
         path = paths[leaf][0]
         position = path[0].key
         position = position if argnums is None else argnums[position]
-        return f"argument '{argument_names(self.f, args)[position]}'{tree.path_string(path[1:])}"
+        return f"{before}argument '{argument_names(self.f, args)[position]}'{tree.path_string(path[1:])}"
 
 
 def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
@@ -69,7 +68,11 @@ def require_float(arguments: Arguments, transform: str) -> None:
     for i, leaf in enumerate(arguments.leaves):
         dtype = aval_of_leaf(leaf).dtype
         if dtype.kind == "c":
-            raise errors.UnsupportedError(f"{transform} of complex inputs is not supported yet: {arguments.label(i)} is {dtype}")
+            raise errors.UnsupportedError(
+                f"{transform} of complex inputs is not supported: {arguments.label(i)} is {dtype}",
+                why="fxgrad has no complex derivatives (yet).",
+                fix="Pass real and imaginary parts as two arguments.",
+            )
         if not is_float(dtype):
             raise errors.NonDifferentiableError(
                 f"{transform} needs floating-point inputs, but {arguments.label(i)} has dtype {dtype}",
@@ -80,35 +83,36 @@ def require_float(arguments: Arguments, transform: str) -> None:
 
 def cotangents(given: Any, out_tree: Any, avals: Sequence[Aval], name: str) -> list[Any]:
     """The leaves of a cotangent tree, checked against the outputs; None stands for zero."""
-    flat, structure = tree.flatten(given, is_leaf=lambda x: x is None) if given is not None else ([None] * len(avals), out_tree)
-    if len(flat) != len(avals) or (structure != out_tree and not any(x is None for x in flat)):
-        tree.check_same(structure, out_tree, f"the cotangent given to the pullback of '{name}'")
-        raise errors.TreeMismatchError(
-            f"the cotangent given to the pullback of '{name}' has {len(flat)} leaves, the output {len(avals)}"
-        )
-    return [
-        matching(x, a, f"cotangent {i} given to the pullback of '{name}'", "output")
-        for i, (x, a) in enumerate(zip(flat, avals, strict=True))
-    ]
+    if given is None:
+        return [None] * len(avals)
+    flat = tree.flatten_up_to(out_tree, given, f"the output of '{name}' and the cotangent given to its pullback")
+
+    def what(i: int) -> str:
+        path = tree.flatten_with_path(tree.unflatten(out_tree, range(len(avals))))[0][i][0]
+        return f"the cotangent{tree.path_string(path)} given to the pullback of '{name}'"
+
+    return [matching(x, a, partial(what, i), "output") for i, (x, a) in enumerate(zip(flat, avals, strict=True))]
 
 
-def matching(x: Any, aval: Aval, what: str, of: str) -> Any:
+def matching(x: Any, aval: Aval, what: Callable[[], str], of: str) -> Any:
     """A tangent or cotangent checked against the value it belongs to; None for integer values, and for zero."""
     if x is None or not is_float(aval.dtype):
         return None
     if type(x) in (int, float) and aval.shape == ():
         return aval.dtype.type(x)
-    x, weak = as_leaf(x, lambda: what)
+    x, weak = as_leaf(x, what)
     have = aval_of_leaf(x)
     if have.shape != aval.shape:
         raise errors.FxValueError(
-            f"{what} has shape {have.shape}, the {of} has shape {aval.shape}", fix=f"Pass an array of shape {aval.shape}."
+            f"{what()} has shape {have.shape}, the {of} has shape {aval.shape}",
+            why="It holds one number for each element of that value.",
+            fix=f"Pass an array of shape {aval.shape}.",
         )
     if have.dtype != aval.dtype and not weak:
         raise errors.FxTypeError(
-            f"{what} has dtype {have.dtype}, the {of} has dtype {aval.dtype}",
+            f"{what()} has dtype {have.dtype}, the {of} has dtype {aval.dtype}",
             why="Both must agree, so that precision is never lost silently.",
-            fix=f"Pass ct.astype(np.{aval.dtype}).",
+            fix=f"Pass it as .astype(np.{aval.dtype}).",
         )
     return x if have.dtype == aval.dtype else instantiate_as(x, aval)
 
@@ -124,23 +128,19 @@ def fill(tangents: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
 
 
 def tangents_like(given: Any, arguments: Arguments) -> list[Any]:
-    flat, structure = tree.flatten(given, is_leaf=lambda x: x is None)
-    if len(flat) != len(arguments.leaves):
-        tree.check_same(structure, arguments.structure, "the tangents")
-        raise errors.TreeMismatchError(f"the tangents have {len(flat)} leaves, the primals {len(arguments.leaves)}")
+    """The leaves of tangents, checked against the primals; None stands for zero."""
+    flat = tree.flatten_up_to(arguments.structure, given, "the primals and the tangents")
     return [
-        matching(t, aval_of_leaf(x), f"the tangent of {arguments.label(i)}", "primal")
+        matching(t, aval_of_leaf(x), partial(arguments.label, i, "the tangent of "), "primal")
         for i, (t, x) in enumerate(zip(flat, arguments.leaves, strict=True))
     ]
 
 
-def wraps(f: F, transform: str) -> Callable[[F], F]:
-    """functools.wraps that survives callables without a name, and keeps the function for pickling and guards."""
-
-    def decorate(wrapped: F) -> F:
-        functools.update_wrapper(wrapped, f, updated=())
-        wrapped.__name__ = f"{transform}({name_of(f)})"
-        wrapped.__wrapped__ = f  # type: ignore[attr-defined]
-        return wrapped
-
-    return decorate
+def require_pair(out: Any, f: F, transform: str) -> None:
+    """With has_aux, a function returns a pair."""
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise errors.FxTypeError(
+            f"{transform}(has_aux=True): '{name_of(f)}' must return a pair (out, aux), got {type(out).__name__}",
+            why="The first part is differentiated, the second is passed through.",
+            fix="Write return out, aux; or leave has_aux away.",
+        )

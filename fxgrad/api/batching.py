@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors, tree
-from fxgrad.api.arguments import Arguments, wraps
+from fxgrad.api.arguments import Arguments
+from fxgrad.api.wrapping import wraps
 from fxgrad.ir.types import Aval
 from fxgrad.trace.function import as_leaf, aval_of_leaf, canonical, name_of, trace_function
 from fxgrad.trace.tracer import Tracer
@@ -41,12 +42,14 @@ def vmap(f: F, in_axes: Any = 0, out_axes: Any = 0) -> F:
         array([3., 3.])
     """
 
-    @wraps(f, "vmap")
+    @wraps(f, "vmap", (vmap, (f, in_axes, out_axes)))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         axes_tree = (in_axes if isinstance(in_axes, (int, type(None))) else tuple(in_axes), 0)
         if isinstance(axes_tree[0], tuple) and len(axes_tree[0]) != len(args):
             raise errors.FxValueError(
-                f"vmap got in_axes for {len(axes_tree[0])} arguments, but '{name_of(f)}' was called with {len(args)}"
+                f"vmap got in_axes for {len(axes_tree[0])} arguments, but '{name_of(f)}' was called with {len(args)}",
+                why="in_axes has one entry for each positional argument.",
+                fix=f"Pass in_axes={(0,) * len(args)}, with None for arguments that are not batched.",
             )
         flat, structure = tree.flatten((args, kwargs))
         arguments = Arguments(f, args, {}, None, "vmap")
@@ -89,6 +92,7 @@ def _prefix(axes: Any, full: Any, what: str) -> list[int | None]:
         return [a for k in sorted(full) for a in _prefix(axes[k], full[k], what)]
     raise errors.TreeMismatchError(
         f"vmap's {what}={axes!r} is not a prefix of the tree {tree.structure(full)}",
+        why="Axes are given for whole parts of a tree, or for each of their parts in the same containers.",
         fix=f"Give an int, None, or one entry for each part in {what}.",
     )
 
@@ -112,11 +116,14 @@ def _batch_size(f: F, arguments: Arguments, leaves: Sequence[Any], axes: Sequenc
     if len(sizes) > 1:
         raise errors.FxValueError(
             f"vmap of '{name_of(f)}' got different batch sizes: {'; '.join(sizes.values())}",
-            fix="All batched arguments need one size; pass in_axes=None for the others.",
+            why="The function is called once for each position along the batch axes, so these must have one length.",
+            fix="Pass in_axes=None for arguments that are not batched.",
         )
     if not sizes:
         raise errors.FxValueError(
-            f"vmap of '{name_of(f)}' has no batched argument", fix="At least one argument needs an axis in in_axes."
+            f"vmap of '{name_of(f)}' has no batched argument",
+            why="The size of the batch comes from the arguments.",
+            fix="Give at least one of them an axis in in_axes, or call the function itself.",
         )
     return canonical_axes, next(iter(sizes))
 
@@ -136,6 +143,7 @@ def _from_front(y: Any, batched: bool, axis: int | None, size: int, f: F) -> Any
         if batched:
             raise errors.FxValueError(
                 f"vmap of '{name_of(f)}' has out_axes=None for a result that depends on the batch",
+                why="It has one value for each example.",
                 fix="Give it an axis, for example out_axes=0.",
             )
         return y
@@ -144,7 +152,11 @@ def _from_front(y: Any, batched: bool, axis: int | None, size: int, f: F) -> Any
         y = y if type(y) is Tracer else np.array(y)
     ndim = len(y.shape)
     if not -ndim <= axis < ndim:
-        raise errors.FxValueError(f"vmap of '{name_of(f)}': out_axes={axis} is out of range for a result with {ndim} axes")
+        raise errors.FxValueError(
+            f"vmap of '{name_of(f)}': out_axes={axis} is out of range for a result with {ndim} axes",
+            why="out_axes counts the axes of the result, the batch axis included.",
+            fix=f"Give an axis from 0 to {ndim - 1}.",
+        )
     if axis % ndim == 0:
         return y
     import fxgrad.numpy as fnp

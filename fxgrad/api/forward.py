@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import errors, tree
-from fxgrad.api.arguments import Arguments, fill, tangents_like
+from fxgrad.api.arguments import Arguments, fill, require_pair, tangents_like
 from fxgrad.api.reverse import forward_half, guard_residuals, split_aux
 from fxgrad.primitives.base import instantiate, is_float
 from fxgrad.trace.function import Traced, aval_of_leaf, canonical, name_of, trace_function
@@ -52,17 +52,25 @@ def jvp(f: F, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = F
 
 def _check_sequence(primals: Any, tangents: Any, transform: str) -> None:
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise errors.FxTypeError(f"{transform} takes primals and tangents as tuples", fix=f"Write {transform}(f, (x,), (t,)).")
+        raise errors.FxTypeError(
+            f"{transform} takes primals and tangents as tuples, got {type(primals).__name__} and {type(tangents).__name__}",
+            why="They hold one entry for each argument of the function.",
+            fix=f"Write {transform}(f, (x,), (t,)).",
+        )
     if len(primals) != len(tangents):
-        raise errors.TreeMismatchError(f"{transform} got {len(primals)} primals and {len(tangents)} tangents")
+        raise errors.TreeMismatchError(
+            f"{transform} got {len(primals)} primals and {len(tangents)} tangents",
+            why="Every primal has one tangent.",
+            fix="Pass None as the tangent of a primal that does not move.",
+        )
 
 
 def _trace_forward(f: F, arguments: Arguments, moved: Sequence[Any], has_aux: bool) -> tuple[Traced, None, list[bool]]:
     mask = [t is not None for t in moved]
 
     def check(out: Any) -> None:
-        if has_aux and (not isinstance(out, tuple) or len(out) != 2):
-            raise errors.FxTypeError(f"jvp(has_aux=True): '{name_of(f)}' must return a pair (out, aux), got {type(out).__name__}")
+        if has_aux:
+            require_pair(out, f, "jvp")
 
     traced = trace_function(
         arguments.rebuild, arguments.leaves, arguments.weak, "jvp", known=True, differentiated=mask, name=name_of(f), check=check
@@ -93,8 +101,7 @@ def linearize(f: F, *primals: Any) -> tuple[Any, F]:
     out_avals, out_tree = traced.program.out_avals, traced.out_tree
 
     def f_jvp(*tangents: Any) -> Any:
-        if len(tangents) != len(primals):
-            raise errors.TreeMismatchError(f"f_jvp got {len(tangents)} tangents for {len(primals)} primals")
+        _check_sequence(primals, tangents, "linearize's f_jvp")
         moved = tangents_like(tangents, arguments)
         full = [instantiate(t, aval_of_leaf(x)) for t, x, d in zip(moved, arguments.leaves, mask, strict=True) if d]
         found = iter(inline(halves.later, [*guarded.read("linearize's f_jvp"), *full]))

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors, tree
-from fxgrad.api.arguments import Arguments, argnums_of, require_float, wraps
+from fxgrad.api.arguments import Arguments, argnums_of, require_float
 from fxgrad.api.batching import vmap
 from fxgrad.api.forward import jvp
 from fxgrad.api.reverse import grad, vjp
+from fxgrad.api.wrapping import wraps
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.base import is_float
 from fxgrad.trace.function import as_leaf, aval_of_leaf, name_of
@@ -37,7 +38,7 @@ def jacfwd(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
                [0., 4.]])
     """
 
-    @wraps(f, "jacfwd")
+    @wraps(f, "jacfwd", (jacfwd, (f, argnums, has_aux)))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers = argnums_of(argnums, args, "jacfwd")
         arguments = Arguments(f, args, kwargs, numbers, "jacfwd")
@@ -100,7 +101,7 @@ def jacrev(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
                [0., 4.]])
     """
 
-    @wraps(f, "jacrev")
+    @wraps(f, "jacrev", (jacrev, (f, argnums, has_aux)))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers = argnums_of(argnums, args, "jacrev")
         arguments = Arguments(f, args, kwargs, numbers, "jacrev")
@@ -111,7 +112,11 @@ def jacrev(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
         avals = [aval_of_leaf(as_leaf(y, lambda: "the output of jacrev")[0]) for y in flat]
         for a in avals:
             if not is_float(a.dtype):
-                raise errors.NonDifferentiableError(f"jacrev needs floating-point outputs, got {a} from '{name_of(f)}'")
+                raise errors.NonDifferentiableError(
+                    f"jacrev needs floating-point outputs, got {a} from '{name_of(f)}'",
+                    why="A function with integer values has no derivative.",
+                    fix="Return y.astype(float), or pass it through with has_aux=True.",
+                )
         rows = vmap(lambda *cts: pullback(tree.unflatten(out_tree, cts)))(*_basis(avals))
         start, blocks = 0, []
         import fxgrad.numpy as fnp

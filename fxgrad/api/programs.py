@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import errors, tree
-from fxgrad.api.arguments import wraps
+from fxgrad.api.wrapping import wraps
 from fxgrad.ir.program import Program, dce
 from fxgrad.trace.function import Traced, as_leaf, name_of, trace_function
 from fxgrad.trace.tracer import Tracer
@@ -39,11 +39,15 @@ def make_ir(f: F) -> Callable[..., Program]:
         program ...
     """
 
-    @wraps(f, "make_ir")
+    @wraps(f, "make_ir", (make_ir, (f,)))
     def wrapped(*args: Any, **kwargs: Any) -> Program:
         traced = trace_abstract(f, args, kwargs, "make_ir")
         if any(type(c) is Tracer for c in traced.captures):
-            raise errors.UnsupportedError(f"make_ir of '{name_of(f)}' captured a traced value", fix="Pass it as an argument.")
+            raise errors.UnsupportedError(
+                f"make_ir of '{name_of(f)}' captured a traced value",
+                why="A program that is returned outlives the transform that made the value.",
+                fix="Pass it as an argument.",
+            )
         p = dce(traced.program)
         return Program(p.inputs, p.eqns, p.outputs, traced.captures, p.name)
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors, tree
-from fxgrad.api.arguments import Arguments, argnums_of, cotangents, require_float, wraps
+from fxgrad.api.arguments import Arguments, argnums_of, cotangents, require_float, require_pair
+from fxgrad.api.wrapping import wraps
 from fxgrad.ir.program import Program
 from fxgrad.primitives.base import instantiate, is_float
 from fxgrad.runtime.stale import Guarded
@@ -58,7 +59,7 @@ def value_and_grad(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False
 def _reverse(f: F, argnums: int | Sequence[int], has_aux: bool, with_value: bool) -> F:
     transform = "value_and_grad" if with_value else "grad"
 
-    @wraps(f, transform)
+    @wraps(f, transform, (_reverse, (f, argnums, has_aux, with_value)))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers = argnums_of(argnums, args, transform)
         arguments = Arguments(f, args, kwargs, numbers, transform)
@@ -92,30 +93,32 @@ def _reverse(f: F, argnums: int | Sequence[int], has_aux: bool, with_value: bool
     return wrapped
 
 
+_ONE_NUMBER = "A gradient is the derivative of one real number."
+
+
 def _check_scalar(f: F, out: Any, has_aux: bool, transform: str) -> None:
     if has_aux:
-        if not isinstance(out, tuple) or len(out) != 2:
-            raise errors.FxTypeError(
-                f"{transform}(has_aux=True): '{name_of(f)}' must return a pair (value, aux), got {type(out).__name__}"
-            )
+        require_pair(out, f, transform)
         out = out[0]
     kind = type(out)
     shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", None)
     if kind not in (float, int) and dtype is None:
         raise errors.NonDifferentiableError(
             f"{transform} needs a scalar output, '{name_of(f)}' returned a {kind.__name__}",
+            why=_ONE_NUMBER,
             fix="Return one number; with extra results, return (value, extra) and pass has_aux=True.",
         )
     if shape != ():
         raise errors.NonDifferentiableError(
             f"{transform} needs a scalar output, got shape {shape} from '{name_of(f)}'",
-            why="A gradient is the derivative of one number.",
+            why=_ONE_NUMBER,
             fix="Reduce it (y.sum(), y.mean(), y[0]), or use fx.jacrev for the whole Jacobian, or fx.vjp with a cotangent.",
         )
     if kind is not float and (dtype is None or not is_float(dtype) or dtype.kind == "c"):
         raise errors.NonDifferentiableError(
             f"{transform} needs a real floating-point output, got {dtype or kind.__name__} from '{name_of(f)}'",
-            fix="Return a real number, for example np.real(z) or np.abs(z)**2.",
+            why=_ONE_NUMBER,
+            fix="Return y.astype(float) of an integer or bool, np.real(z) or np.abs(z)**2 of a complex number.",
         )
 
 
@@ -193,10 +196,8 @@ def forward_half(f: F, arguments: Arguments, has_aux: bool, transform: str) -> t
     mask = [is_float(aval_of_leaf(x).dtype) for x in arguments.leaves]
 
     def check(out: Any) -> None:
-        if has_aux and (not isinstance(out, tuple) or len(out) != 2):
-            raise errors.FxTypeError(
-                f"{transform}(has_aux=True): '{name_of(f)}' must return a pair (out, aux), got {type(out).__name__}"
-            )
+        if has_aux:
+            require_pair(out, f, transform)
 
     traced = trace_function(
         arguments.rebuild,

@@ -101,7 +101,7 @@ def _environment() -> str:
         features = llvm.get_host_cpu_features().flatten()
         settings: Any = numba.config
         parts = [KERNEL_FORMAT, numba.__version__, llvmlite.__version__, np.__version__.split(".")[0], platform.python_version()]
-        parts += [llvm.get_host_cpu_name(), features, settings.CPU_NAME, settings.CPU_FEATURES, settings.OPT]
+        parts += [llvm.get_host_cpu_name(), features, settings.CPU_NAME, settings.CPU_FEATURES, settings.ENABLE_AVX, settings.OPT]
         package = Path(__file__).resolve().parent.parent
         for path in sorted([*(package / "kernels").glob("*.py"), *(package / "primitives").glob("*.py"), Path(__file__)]):
             parts.append(hashlib.sha256(path.read_bytes()).hexdigest())

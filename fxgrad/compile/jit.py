@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import errors, tree
-from fxgrad.api.arguments import wraps
+from fxgrad.api.wrapping import global_name, name_after
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
+from fxgrad.runtime.stale import glance
 from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
 from fxgrad.trace.guards import Guards, random_state
 from fxgrad.trace.tracer import Tracer
@@ -57,22 +58,34 @@ class _Static:
         return type(a) is type(b) and (repr(a) == repr(b) if isinstance(a, (float, complex)) else bool(a == b))
 
     def __hash__(self) -> int:
-        return hash((type(self.value), self.value))
+        x = self.value
+        same = repr(x) if isinstance(x, (float, complex)) else tuple(map(_Static, x)) if isinstance(x, tuple) else x
+        return hash((type(x), same))
 
 
 class _Entry:
     """One trace: the program, what it captured, how its result is put together, and its compiled form."""
 
-    __slots__ = ("captures", "executable", "guards", "layout", "out_tree", "program", "single", "traced")
+    __slots__ = ("captures", "contents", "executable", "guards", "layout", "out_tree", "program", "single", "traced")
 
     def __init__(self, traced: Traced, guards: Guards):
         self.traced, self.guards = traced, guards
         self.program = canonical(dce(traced.program))
         self.captures = traced.captures
+        # captured arrays are read at every call; others within reach may have been read by NumPy, once, while tracing
+        captured = {id(c) for c in traced.captures}
+        self.contents = [(a, glance(a)) for a in guards.arrays if id(a) not in captured]
         self.out_tree = traced.out_tree
         self.single = len(traced.out_weak) == 1 and tree.structure(0) == traced.out_tree
         self.executable: Callable[..., list[Any]] | None = None
         self.layout: tuple[tuple[np.dtype, tuple[int, ...]], ...] | None = None
+
+    def changed(self) -> str | None:
+        """What the trace has read that is different now."""
+        found = self.guards.changed()
+        if found is None and any([glance(a) != mark for a, mark in self.contents]):
+            return "the contents of an array that NumPy read while tracing"
+        return found
 
     def compiled(self) -> Callable[..., list[Any]]:
         if self.executable is None:
@@ -85,9 +98,25 @@ class _Entry:
 class Jitted:
     """A compiled function; see `jit`."""
 
+    # slots: the guards of a function that holds this one look at __dict__, and shall not see what changes with every call
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_entries",
+        "_f",
+        "_guards",
+        "_hits",
+        "_last",
+        "_lock",
+        "_misses",
+        "_signature",
+        "_static_argnames",
+        "_static_argnums",
+    )
+
     def __init__(self, f: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]):
         self._f = f
-        wraps(f, "jit")(self)
+        name_after(self, f, "jit")
         self._signature = _signature(f)
         self._static_argnums, self._static_argnames = _static_names(self._signature, static_argnums, static_argnames)
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
@@ -113,7 +142,7 @@ class Jitted:
         for a, (dtype, shape) in zip(args, layout, strict=True):
             if type(a) is not np.ndarray or a.dtype is not dtype or a.shape != shape:
                 return False
-        return current_trace() is None and not jit_disabled() and entry.guards.changed() is None
+        return current_trace() is None and not jit_disabled() and entry.changed() is None
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         entry, leaves, plain = self._entry(args, kwargs)
@@ -153,9 +182,10 @@ class Jitted:
             except TypeError as problem:
                 raise errors.FxTypeError(
                     f"a static argument of the jitted '{name_of(self._f)}' is not hashable: {problem}",
+                    why="Static arguments are part of the key under which the trace is kept.",
                     fix="Pass tuples instead of lists, or make it a traced argument.",
                 ) from None
-            changed = entry.guards.changed() if entry is not None else "new arguments"
+            changed = entry.changed() if entry is not None else "new arguments"
             if entry is not None and changed is None:
                 self._hits += 1
                 return entry, leaves, plain
@@ -243,8 +273,8 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
 
-    def __reduce__(self) -> tuple:
-        return jit, (self._f, self._static_argnums, self._static_argnames)
+    def __reduce__(self) -> Any:
+        return global_name(self) or (jit, (self._f, self._static_argnums, self._static_argnames))
 
     __name__: str
 
@@ -293,6 +323,7 @@ def _static_names(signature: inspect.Signature | None, argnums: Any, argnames: A
     if unknown:
         raise errors.FxValueError(
             f"jit got static_argnames={list(names)}, but the function has no parameter {unknown[0]!r}",
+            why="A name that is never passed would be ignored silently.",
             fix=f"Its parameters are {', '.join(signature.parameters)}.",
         )
     all_numbers = sorted({*numbers, *(positional.index(n) for n in names if n in positional)})
@@ -325,6 +356,8 @@ def jit(
     """
     if not callable(f):
         raise errors.FxTypeError(
-            f"jit takes a function, got {type(f).__name__}", fix="Write fx.jit(f), then call the result with the arguments."
+            f"jit takes a function, got {type(f).__name__}",
+            why="It compiles a function and returns the compiled one.",
+            fix="Write fx.jit(f), then call the result with the arguments.",
         )
     return Jitted(f, static_argnums, static_argnames)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.ir.types import Aval, Lit, Var
+from fxgrad.ir.types import Aval, Lit, Var, aval_of
 
 if TYPE_CHECKING:
     from fxgrad.ir.program import Eqn
@@ -158,11 +158,14 @@ def is_float(dtype: np.dtype) -> bool:
 
 
 def zeros(aval: Aval) -> Any:
-    """A traced (or real) array of zeros."""
+    """An array of zeros: recorded in the active trace, or made now."""
     from fxgrad.primitives.shape import broadcast
+    from fxgrad.trace.tracing import current_trace
 
     zero = aval.dtype.type(0)
-    return broadcast(zero, shape=aval.shape, dims=()) if aval.shape else zero
+    if not aval.shape:
+        return zero
+    return np.zeros(aval.shape, aval.dtype) if current_trace() is None else broadcast(zero, shape=aval.shape, dims=())
 
 
 def instantiate(tangent: Any, aval: Aval) -> Any:
@@ -214,10 +217,20 @@ def _elementwise_typ(name: str, result: str, operands: str) -> Callable[..., lis
 
 
 def batch_elementwise(prim: Callable[[], Primitive]) -> Callable:
-    """Operands without the batch axis are broadcast along it; scalars need not be."""
+    """Operands without the batch axis are broadcast along it. A scalar, which met any shape before, meets any shape still."""
 
     def rule(size: int, args: Sequence[Any], batched: Sequence[bool], **params: Any) -> tuple[list, list[bool]]:
-        return [prim()(*batch_together(size, args, batched), **params)], [True]
+        from fxgrad.primitives.shape import add_batch_axis, broadcast
+
+        shapes = [aval_of(a).shape for a in args]
+        full = max((s if b else (size, *s) for s, b in zip(shapes, batched, strict=True)), key=len)
+        together = []
+        for a, s, b in zip(args, shapes, batched, strict=True):
+            if b:
+                together.append(a if len(s) == len(full) else broadcast(a, shape=full, dims=(0,)))
+            else:
+                together.append(add_batch_axis(a, size) if s else a)
+        return [prim()(*together, **params)], [True]
 
     return rule
 

@@ -370,14 +370,20 @@ def _logsumexp_expand(x: Any, *, axes: Axes) -> list:
 
 
 def _logsumexp_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) -> tuple[list, list]:
-    """The softmax weights; where the result is infinite, the elements equal to it share evenly."""
+    """The softmax weights; where the result is infinite, the elements equal to it share evenly.
+
+    Not exp(x - y): of large logits, y has lost the digits that tell the weights apart.
+    """
+    from fxgrad.primitives.call import stop_gradient
+
     x, t = primals[0], tangents[0]
     y = logsumexp(x, axes=axes)
     full = spread(y, x.shape, axes)
-    finite = isfinite(full)
     tie = _indicator(eq(x, full), x)
     even = div(tie, spread(sum_(tie, axes=axes), x.shape, axes))
-    weight = select(finite, exp(sub(x, select(finite, full, x.dtype.type(0)))), even)
+    peak = stop_gradient(max_(x, axes=axes))
+    terms = exp(sub(x, spread(select(isfinite(peak), peak, x.dtype.type(0)), x.shape, axes)))
+    weight = select(isfinite(full), div(terms, spread(sum_(terms, axes=axes), x.shape, axes)), even)
     weight = select(ne(full, full), full, weight)
     return [y], [sum_(lin_mul(t, weight), axes=axes)]
 

@@ -195,9 +195,14 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
 
 
 def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
-    total = r.spread(r.logsumexp(x, axes=axes), x.shape, axes)
+    """(x - max) - log(sum(exp(x - max))): the maximum is never added back, it would cost large logits their digits."""
     low = e.eq(x, _c(x, -math.inf))
-    return e.select(low, e.select(e.gt(total, _c(x, -math.inf)), x, _c(x, math.nan)), e.sub(e.select(low, _c(x, 0), x), total))
+    peak = stop_gradient(r.max_(x, axes=axes))
+    shift = e.select(e.isfinite(peak), peak, _c(x, 0))
+    shifted = e.sub(e.select(low, _c(x, 0), x), r.spread(shift, x.shape, axes))
+    total = r.sum_(e.select(low, _c(x, 0), tr.exp(shifted)), axes=axes)
+    some = e.gt(r.spread(total, x.shape, axes), _c(x, 0))  # false for rows of -inf alone and for NaN
+    return e.select(low, e.select(some, x, _c(x, math.nan)), e.sub(shifted, r.spread(tr.log(total), x.shape, axes)))
 
 
 def softmax(x: Any, axis: Any = None) -> Any:

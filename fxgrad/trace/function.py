@@ -15,7 +15,7 @@ from fxgrad import errors, tree
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.trace.tracer import Tracer
-from fxgrad.trace.tracing import new_trace
+from fxgrad.trace.tracing import leaked, new_trace
 
 __all__ = ["Traced", "argument_names", "as_leaf", "aval_of_leaf", "canonical", "name_of", "trace_function"]
 
@@ -47,6 +47,8 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
     """(the argument as tracer, array or NumPy scalar; whether it is weak, that is, came as a Python number)."""
     kind = type(x)
     if kind is Tracer:
+        if not x._trace.active:
+            raise leaked(x)
         return x, x.weak
     if kind is np.ndarray and x.dtype.isnative and x.dtype.kind in "fiubc":
         return x, False

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fxgrad.ir.program import Program
+from fxgrad.runtime.stale import reachable
 from fxgrad.trace.tracer import Tracer
 
 __all__ = ["Guards", "random_state"]
@@ -100,10 +101,11 @@ def _frozen(state: Any) -> Any:
 class Guards:
     """The readings a trace depends on; `changed()` names the first that differs now, or answers None."""
 
-    __slots__ = ("_seen", "checks", "generators")
+    __slots__ = ("_seen", "arrays", "checks", "generators")
 
     def __init__(self, f: Any):
         self.checks: list[tuple[Callable[[], Any], Any, str]] = []
+        self.arrays: list[np.ndarray] = []  # within reach: the function may compute with them before anything is traced
         self.generators: list[Any] = []  # NumPy's random generators within reach
         self._seen: dict[int, Any] = {}
         self._follow(f)
@@ -124,6 +126,8 @@ class Guards:
         if isinstance(value, ModuleType):
             return
         self.checks.append((read, value, name))
+        if isinstance(value, np.ndarray) and reachable(value):
+            self.arrays.append(value)
         if _is_generator(value):
             self.generators.append(value)
         elif not isinstance(value, _SCALARS) and not isinstance(value, (np.ndarray, np.ufunc)):

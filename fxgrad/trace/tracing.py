@@ -79,6 +79,8 @@ class Trace:
         self.inputs.append(var)
         if self.values is not None and value is not None:
             self.values[var] = value
+            if isinstance(value, np.ndarray) and reachable(value):
+                self.marks.append((value, glance(value)))
         return Tracer(self, var, weak)
 
     def atom(self, x: Any) -> Atom:
@@ -100,7 +102,7 @@ class Trace:
         var = Var(x.aval if type(x) is Tracer else Aval(x.shape, x.dtype))
         self.captured[id(x)] = var
         self.captures.append(x)
-        if type(x) is not Tracer and reachable(x):
+        if isinstance(x, np.ndarray) and reachable(x):
             self.marks.append((x, glance(x)))
         if self.values is not None:
             self.values[var] = x
@@ -123,11 +125,12 @@ class Trace:
         return Program(leading + self.inputs, self.eqns, atoms, (), self.name), list(self.captures)
 
     def _changed(self, x: Any) -> errors.StaleValueError:
-        var = self.captured[id(x)]
+        var = self.captured.get(id(x))
         return errors.StaleValueError(
-            f"an array {var.aval} was changed in place while {self.transform} traced '{self.name}', which had used it before",
+            f"an array {Aval(x.shape, x.dtype)} was changed in place while {self.transform} traced '{self.name}', "
+            "which had used it before",
             where=next((e.source for e in self.eqns if var in e.inputs), None),
-            why="Arrays from outside are read when the trace has ended, so the earlier use would silently see the new value.",
+            why="Arguments and captured arrays are read when the trace has ended, so earlier uses would see the new value.",
             fix="Read a copy, a.copy(), or make a new array instead of changing this one: a = np.where(mask, v, a).",
         )
 
