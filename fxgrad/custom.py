@@ -67,7 +67,8 @@ def checkpoint(f: F, policy: tuple[str, ...] | None = None) -> F:
 
     Arguments:
         f: a function of arrays (pytrees).
-        policy: one of `checkpoint_policies`; None keeps nothing but f's inputs.
+        policy: `checkpoint_policies.nothing_saveable` (the default: only f's inputs are kept), `everything_saveable`,
+            `dots_saveable` (results of matrix products), or `save_only_these_names(*names)`, with names from `checkpoint_name`.
 
     Returns:
         A function with f's results and derivatives, to the bit.
@@ -78,7 +79,12 @@ def checkpoint(f: F, policy: tuple[str, ...] | None = None) -> F:
         np.float64(1.0)
     """
     policy = checkpoint_policies.nothing_saveable if policy is None else policy
-    if not isinstance(policy, tuple) or not policy or policy[0] not in ("nothing", "everything", "dots", "names"):
+    if (
+        not isinstance(policy, tuple)
+        or not policy
+        or policy[0] not in ("nothing", "everything", "dots", "names")
+        or not all(isinstance(n, str) for n in policy)
+    ):
         raise errors.FxValueError(
             f"checkpoint got policy={policy!r}",
             why="A policy says what may be kept for the backward pass.",
@@ -121,8 +127,10 @@ class _Custom:
     def __reduce__(self) -> Any:
         return global_name(self) or object.__reduce_ex__(self, 2)
 
-    def _prepare(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], F]:
-        """(static arguments, differentiable arguments, function of the latter)."""
+    def _prepare(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], F]:
+        """(all arguments by position, the static ones, the differentiable ones, function of the latter)."""
         if kwargs:
             import inspect
 
@@ -135,6 +143,7 @@ class _Custom:
                     fix="Make them positional.",
                 )
             args = bound.args
+        args = tuple(args)
         fixed = {i: args[i] for i in self.nondiff_argnums}
         moving = tuple(a for i, a in enumerate(args) if i not in fixed)
 
@@ -142,7 +151,7 @@ class _Custom:
             rest = iter(values)
             return self.f(*[fixed[i] if i in fixed else next(rest) for i in range(len(args))])
 
-        return tuple(fixed.values()), moving, of_moving
+        return args, tuple(fixed.values()), moving, of_moving
 
     @contextmanager
     def _following_rule(self) -> Iterator[bool]:
@@ -199,7 +208,7 @@ class custom_jvp(_Custom):
         self.rule = rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        fixed, moving, of_moving = self._prepare(args, kwargs)
+        args, fixed, moving, of_moving = self._prepare(args, kwargs)
         if current_trace() is None:
             return of_moving(*moving)
         leaves, weak, flat_call = _flatten_call(of_moving, moving, {}, self.kind)
@@ -340,7 +349,7 @@ class custom_vjp(_Custom):
         self.fwd, self.bwd = fwd, bwd
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        fixed, moving, of_moving = self._prepare(args, kwargs)
+        args, fixed, moving, of_moving = self._prepare(args, kwargs)
         if current_trace() is None:
             return of_moving(*moving)
         leaves, weak, flat_call = _flatten_call(of_moving, moving, {}, self.kind)

@@ -23,17 +23,18 @@ __all__ = [
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(sys.modules["numpy"].__file__ or "")) + os.sep if "numpy" in sys.modules else "\0"
+_SCIPY = os.path.join(os.path.dirname(os.path.dirname(_NUMPY)), "scipy") + os.sep
 _internal: dict[CodeType, bool] = {}
 
 Location = tuple[CodeType, int]
 
 
 def is_internal(code: CodeType) -> bool:
-    """Code of this package or NumPy, which errors do not point at."""
+    """Code of this package, NumPy or SciPy, which errors do not point at."""
     found = _internal.get(code)
     if found is None:
         path = code.co_filename
-        found = _internal[code] = path.startswith((_PACKAGE, _NUMPY, "<__array_function__", "<frozen"))
+        found = _internal[code] = path.startswith((_PACKAGE, _NUMPY, _SCIPY, "<__array_function__", "<frozen"))
     return found
 
 

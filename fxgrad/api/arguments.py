@@ -54,6 +54,12 @@ class Arguments:
 
 def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
     numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    if not all([isinstance(i, (int, np.integer)) for i in numbers]):
+        raise errors.FxTypeError(
+            f"{what} got argnums={argnums!r}",
+            why="argnums count positional arguments from 0.",
+            fix="Pass an int or several ints.",
+        )
     for i in numbers:
         if not -len(args) <= i < len(args):
             raise errors.FxValueError(
@@ -61,7 +67,14 @@ def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> 
                 why="argnums count positional arguments from 0.",
                 fix="Pass the differentiated arguments by position.",
             )
-    return tuple(i % len(args) for i in numbers)
+    numbers = tuple(i % len(args) for i in numbers)
+    if len(set(numbers)) != len(numbers):
+        raise errors.FxValueError(
+            f"{what} got argnums={argnums}, which names one argument twice",
+            why="The derivative belongs to one of the two and would be 0 for the other.",
+            fix="Name each argument once.",
+        )
+    return numbers
 
 
 def require_float(arguments: Arguments, transform: str) -> None:

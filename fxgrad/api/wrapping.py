@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+from fxgrad import errors
 from fxgrad.trace.function import name_of
 
 __all__ = ["Transformed", "global_name", "name_after", "wraps"]
@@ -52,6 +53,12 @@ def name_after(wrapped: Any, f: F, transform: str) -> None:
 
 def wraps(f: F, transform: str, made_by: tuple[F, tuple[Any, ...]]) -> Callable[[F], F]:
     """Makes a function the transform of f; `made_by`, (function, arguments), makes it again where it is unpickled."""
+    if not callable(f):
+        raise errors.FxTypeError(
+            f"{transform} takes a function, got {type(f).__name__}",
+            why="A transform makes a new function of one.",
+            fix=f"Write fx.{transform}(f), then call the result with the arguments.",
+        )
 
     def decorate(wrapped: F) -> F:
         transformed = Transformed(wrapped)

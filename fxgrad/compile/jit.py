@@ -22,7 +22,7 @@ from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
-from fxgrad.runtime.stale import glance
+from fxgrad.runtime.stale import glance, reachable
 from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
 from fxgrad.trace.guards import Guards, random_state
 from fxgrad.trace.tracer import Tracer
@@ -82,6 +82,9 @@ class _Entry:
 
     def changed(self) -> str | None:
         """What the trace has read that is different now."""
+        for a, v in zip(self.captures, self.program.inputs, strict=False):
+            if a.shape != v.aval.shape or a.dtype != v.aval.dtype:
+                return "the shape or dtype of a captured array"
         found = self.guards.changed()
         if found is None and any([glance(a) != mark for a, mark in self.contents]):
             return "the contents of an array that NumPy read while tracing"
@@ -210,6 +213,7 @@ class Jitted:
             self._guards = Guards(self._f)
         guards = self._guards
         before = random_state(guards.generators)
+        marks = [(x, glance(x)) for x in leaves if type(x) is np.ndarray and reachable(x)]
         traced = trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
         if random_state(guards.generators) != before:
             code = getattr(inspect.unwrap(self._f), "__code__", None)
@@ -219,6 +223,13 @@ class Jitted:
                 why="It runs once for many calls, so that all of them would get the same random numbers.",
                 fix="Draw outside and pass the numbers as an argument: f(x, rng.normal(size=n)).",
             )
+        for x, mark in marks:
+            if glance(x) != mark:
+                raise errors.StaleValueError(
+                    f"an argument {aval_of_leaf(x)} was changed in place while jit traced '{name_of(self._f)}'",
+                    why="The compiled function reads its arguments when it is called, so earlier uses would see the new value.",
+                    fix="Work on a copy, a.copy(), or make a new array instead of changing this one: a = np.where(mask, v, a).",
+                )
         if guards.changed() is not None:  # by the function itself (a counter of its calls, say): a side effect of tracing
             guards.checks = Guards(self._f).checks
         return _Entry(traced, guards)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fxgrad.kernels import vector as v
 
-_INTEGER = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.int64)}
+_INTEGER: dict[np.dtype, np.dtype] = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.int64)}
 
 
 def integer_dtype(x: Any) -> np.dtype:

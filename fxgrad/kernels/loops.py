@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.ir.types import Lit
+from fxgrad.ir.types import Lit, short_name
 from fxgrad.kernels import language
 from fxgrad.kernels.spec import Kernel, Op, Operand
 from fxgrad.kernels.vector import Vec, constant, llvm_type
@@ -324,11 +324,35 @@ def emit_ops(lanes: Lanes, ops: Sequence[Op], values: list[Vec]) -> None:
     """Emit the operations in order, appending each one's value."""
     for op in ops:
         args = [lanes.literal(a) if isinstance(a, Lit) else values[a] for a in op.args]
-        assert op.prim.body is not None
-        result = op.prim.body(language, *args, **dict(op.params))
-        if result.dtype != op.dtype:
-            raise TypeError(f"the body of '{op.prim.name}' gives {result.dtype}, its type rule says {op.dtype}")
-        values.append(result)
+        values.append(_body(op, args) if op.prim.cheap else _call_body(op, args))
+
+
+def _body(op: Op, args: Sequence[Vec]) -> Vec:
+    assert op.prim.body is not None
+    result = op.prim.body(language, *args, **dict(op.params))
+    if result.dtype != op.dtype:
+        raise TypeError(f"the body of '{op.prim.name}' gives {result.dtype}, its type rule says {op.dtype}")
+    return result
+
+
+def _call_body(op: Op, args: Sequence[Vec]) -> Vec:
+    """Call a long body as a function of its own, emitted once in a module: compile time stays linear in the calls.
+
+    LLVM still inlines a function that is called once.
+    """
+    b = args[0].b
+    types = "_".join(f"{short_name(a.dtype)}" for a in args)
+    name = "_".join([op.prim.name, *(f"{k}{v}" for k, v in op.params), types, f"x{args[0].lanes}"])
+    fn = b.module.globals.get(name)
+    if fn is None:
+        result = ir.VectorType(llvm_type(op.dtype), args[0].lanes)
+        fn = ir.Function(b.module, ir.FunctionType(result, [a.v.type for a in args]), name)
+        fn.linkage, fn.calling_convention = "internal", "fastcc"
+        fn.attributes.add("nounwind")
+        fn.attributes.add("optsize")
+        inner = ir.IRBuilder(fn.append_basic_block("entry"))
+        inner.ret(_body(op, [Vec(inner, v, a.dtype) for v, a in zip(fn.args, args, strict=True)]).v)
+    return Vec(b, b.call(fn, [a.v for a in args], cconv="fastcc"), op.dtype)
 
 
 def pick(lanes: Lanes, values: Sequence[Vec], refs: Sequence[Any]) -> list[Vec]:

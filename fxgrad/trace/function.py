@@ -19,6 +19,7 @@ from fxgrad.trace.tracing import leaked, new_trace
 
 __all__ = ["Traced", "argument_names", "as_leaf", "aval_of_leaf", "canonical", "name_of", "trace_function"]
 
+_DTYPE_CODES = "?bBhHiIlLqQefdFD"  # booleans, integers, floats and complex numbers up to 64 bits a part
 _PYTHON_NUMBERS = {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}
 
 
@@ -50,11 +51,11 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
         if not x._trace.active:
             raise leaked(x)
         return x, x.weak
-    if kind is np.ndarray and x.dtype.isnative and x.dtype.kind in "fiubc":
+    if kind is np.ndarray and x.dtype.char in _DTYPE_CODES and x.dtype.isnative:
         return x, False
     if kind in _PYTHON_NUMBERS:
         return _PYTHON_NUMBERS[kind](x), kind is not bool
-    if isinstance(x, np.generic) and x.dtype.kind in "fiubc":
+    if isinstance(x, np.generic) and x.dtype.char in _DTYPE_CODES:
         return x, False
     if isinstance(x, np.ma.MaskedArray):
         raise errors.FxTypeError(
@@ -62,16 +63,23 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
             why="fxgrad would ignore its mask.",
             fix="Pass x.data and the mask separately and use np.where(mask, ...).",
         )
-    if isinstance(x, np.ndarray) and x.dtype.kind in "fiubc":
+    if isinstance(x, np.matrix):
+        raise errors.FxTypeError(
+            f"{what()} is a np.matrix",
+            why="Its * is a matrix product, which fxgrad would ignore.",
+            fix="Pass np.asarray(x) and use @.",
+        )
+    if isinstance(x, np.ndarray) and x.dtype.char in _DTYPE_CODES:
         return np.asarray(x, x.dtype.newbyteorder("=")), False
     if isinstance(x, Aval):
         return x, False
     if hasattr(x, "__array__") and not isinstance(x, (str, bytes)):
         array = np.asarray(x)
-        if array.dtype.kind in "fiubc":
+        if array.dtype.char in _DTYPE_CODES:
             return array, False
+    dtype = f" of dtype {x.dtype}" if hasattr(x, "dtype") else ""
     raise errors.FxTypeError(
-        f"{what()} is a {kind.__name__}, which is not an array or a number",
+        f"{what()} is a {kind.__name__}{dtype}, which is not an array or a number",
         why="Transformed functions take arrays, numbers, and (nested) lists, tuples and dicts of them.",
         fix="Close over it, mark it static (jit(f, static_argnums=...)), or register its class with fx.tree.register_node.",
     )
@@ -108,7 +116,12 @@ def trace_function(
         tracers = [trace.input(aval_of_leaf(x), None if isinstance(x, Aval) else x, w) for x, w in zip(leaves, weak, strict=True)]
         if differentiated is not None:
             trace.differentiated.update(t._var for t, d in zip(tracers, differentiated, strict=True) if d)
-        out = f(*tracers)
+        try:
+            out = f(*tracers)
+        except (TypeError, ValueError) as problem:
+            if isinstance(problem.__cause__, errors.FxError):  # NumPy hides it behind "setting an array element with a sequence"
+                raise problem.__cause__ from None
+            raise
         if check is not None:
             check(out)
         flat, out_tree = tree.flatten(out)

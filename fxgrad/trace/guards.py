@@ -12,10 +12,11 @@ import builtins
 import os
 import sys
 import sysconfig
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import getitem
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -169,11 +170,14 @@ class Guards:
     def _class(self, cls: type, name: str) -> None:
         if not _is_user_class(cls):
             return
+        for base in cls.__bases__:
+            self._follow(base, base.__name__)
         for k, item in vars(cls).items():
-            if isinstance(item, (FunctionType, staticmethod, classmethod, property)):
-                self._follow(getattr(item, "__func__", None) or getattr(item, "fget", None) or item, k)
-            elif not k.startswith("__"):
+            if isinstance(item, (FunctionType, staticmethod, classmethod, property)) or not k.startswith("__"):
                 self._watch(partial(vars(cls).get, k, _MISSING), item, f"{cls.__name__}.{k}")
+
+    def _descriptor(self, item: Any, name: str) -> None:
+        self._follow(getattr(item, "__func__", None) or getattr(item, "fget", None), name)
 
     def _nothing(self, value: Any, name: str) -> None:
         """Modules, traced values and programs hold nothing a trace reads."""
@@ -223,8 +227,9 @@ class Guards:
         FunctionType: _function,
         MethodType: _method,
         partial: _partial,
-        (list, tuple): _sequence,
-        dict: _dict,
+        (staticmethod, classmethod, property): _descriptor,
+        (list, tuple, deque): _sequence,
+        (dict, MappingProxyType): _dict,
         (set, frozenset): _size,
         type: _class,
         (ModuleType, Tracer, Program): _nothing,
