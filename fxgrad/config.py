@@ -19,20 +19,24 @@ def _default_cache_dir() -> str:
 
 @dataclass
 class Config:
-    """Settings that change how programs run, never what they compute.
+    """Settings that change how programs run, never what they compute; `matmul` alone changes roundings.
 
     fusion: compile chains of operations into one kernel (False: one kernel an operation).
+    matmul: "own": matrix products are sums in a fixed order, with the same bits everywhere; "blas": NumPy's, which promise none.
     cache_dir: where compiled kernels are kept; from FXGRAD_CACHE_DIR, else the user's cache directory.
     log: what to report on stderr, from FXGRAD_LOG, comma separated: "cache" tells why jit traced again.
     """
 
     fusion: bool = True
+    matmul: str = "own"
     cache_dir: str = field(default_factory=_default_cache_dir)
     log: frozenset[str] = field(default_factory=lambda: frozenset(filter(None, os.environ.get("FXGRAD_LOG", "").split(","))))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dataclass_fields__:
             raise AttributeError(f"fxgrad.config has no setting '{name}'; it has {', '.join(self.__dataclass_fields__)}")
+        if name == "matmul" and value not in ("own", "blas"):
+            raise ValueError(f"fxgrad.config.matmul is 'own' or 'blas', not {value!r}")
         object.__setattr__(self, name, value)
 
 

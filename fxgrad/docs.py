@@ -209,12 +209,9 @@ checked on a smaller sample by `tests/test_docs.py` in every test run.
 ## One program, one answer
 
 A function has the same bits when it runs operation by operation, under `jit`, with fusion on or off, checkpointed or not,
-batched by `vmap` or in a loop, and with a warm or a cold cache. So do its derivatives. Tests of this compare with `==`. Two
-limits:
-
-- *Which* NaN a NaN is (its sign and payload) is not specified, since CPUs and LLVM choose it. Any NaN equals any NaN here.
-  -0.0 and 0.0 differ.
-- Matrix products are `np.matmul`'s for now, see below.
+batched by `vmap` or in a loop, and with a warm or a cold cache. So do its derivatives. Tests of this compare with `==`. One
+limit: *which* NaN a NaN is (its sign and payload) is not specified, since CPUs and LLVM choose it. Any NaN equals any NaN here.
+-0.0 and 0.0 differ.
 
 All this is about fxgrad's own operations: functions of `fxgrad.numpy` anywhere, and everything inside a transform. A plain
 `np` function on plain arrays outside every transform is NumPy's and has NumPy's bits.
@@ -260,10 +257,17 @@ derivatives run in sequence along their axis.
 
 ## Matrix products
 
-`@`, `dot`, `einsum`, `tensordot` call `np.matmul`, that is, the BLAS NumPy was built with, on operands brought to one layout.
-The same product of the same shape gives the same bits in eager and compiled code on one machine. Between machines, BLAS
-versions and numbers of BLAS threads bits may differ, and a product batched by `vmap` may differ from one in a loop. An own
-product with a fixed order of additions is to replace it. Decompositions and solves call LAPACK, to which the same applies.
+An element of a float32 or float64 product (`@`, `dot`, `einsum`, `tensordot`) is a sum over k that depends on **its row, its
+column and nothing else**: not on memory layout, transposes, batching, the size of the matrices, threads or the CPU.
+
+1. k is cut into blocks of {product_block}, the last one perhaps shorter.
+2. Within a block runs a chain of fused multiply-adds in the order of k, `s = fma(a[i, k], b[k, j], s)`, from s = 0.
+3. The blocks' results are added from the first to the last.
+
+So the error bound grows with n/{product_block} + {product_block}. Products of float16 are computed in float32 and rounded once.
+Integers wrap. Complex products are `np.matmul`'s, whose bits depend on the BLAS NumPy was built with. With
+`fx.config.matmul = "blas"` all of them are, which gives up the promise above. Decompositions and solves call LAPACK and are not
+part of it either.
 
 ## Conversions and dtypes
 
@@ -337,10 +341,12 @@ def _table(functions: dict[str, Any], bounds: bool) -> list[str]:
 
 def numerics_page() -> str:
     """docs/numerics.md."""
+    from fxgrad.kernels.matmul import block_length
     from fxgrad.kernels.spec import lanes_of_reduction, reduction_block
 
     f4, f8 = np.dtype(np.float32), np.dtype(np.float64)
     tail = NUMERICS_TAIL.format(
+        product_block=block_length(f4),
         block_small=reduction_block(f4),
         block_large=reduction_block(f8),
         lanes_small=lanes_of_reduction(f4),

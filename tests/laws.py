@@ -151,21 +151,14 @@ def vmap_is_loop(case: Case, args: Sequence[np.ndarray]) -> None:
     batches = [np.stack([a, a * 0.9, a * 0.95]) for a in args]
     mapped = fx.vmap(case.f)(*batches)
     looped = np.stack([np.asarray(case.f(*[b[i] for b in batches])) for i in range(size)])
-    _batched_equal(case, mapped, looped)
+    assert_same_bits(np.asarray(mapped), looped)
     if len(args) > 1:
         mapped = fx.vmap(case.f, in_axes=(0, *[None] * (len(args) - 1)))(batches[0], *args[1:])
         looped = np.stack([np.asarray(case.f(batches[0][i], *args[1:])) for i in range(size)])
-        _batched_equal(case, mapped, looped)
+        assert_same_bits(np.asarray(mapped), looped)
         mapped = fx.vmap(case.f, in_axes=(*[None] * (len(args) - 1), 0))(*args[:-1], batches[-1])
         looped = np.stack([np.asarray(case.f(*args[:-1], batches[-1][i])) for i in range(size)])
-        _batched_equal(case, mapped, looped)
-
-
-def _batched_equal(case: Case, mapped: Any, looped: np.ndarray) -> None:
-    if case.batch_exact:
         assert_same_bits(np.asarray(mapped), looped)
-    else:
-        close(mapped, looped, 1e-13, f"vmap of {case.name}")
 
 
 def vmap_of_gradient_is_loop(case: Case, args: Sequence[np.ndarray]) -> None:
@@ -175,7 +168,7 @@ def vmap_of_gradient_is_loop(case: Case, args: Sequence[np.ndarray]) -> None:
     mapped = fx.vmap(gradient)(*batches)
     for i in range(3):
         for m, g in zip(mapped, gradient(*[b[i] for b in batches]), strict=True):
-            _batched_equal(case, m[i], np.asarray(g))
+            assert_same_bits(np.asarray(m[i]), np.asarray(g))
 
 
 def layouts_do_not_matter(case: Case, args: Sequence[np.ndarray]) -> None:

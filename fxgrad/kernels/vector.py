@@ -21,7 +21,7 @@ from llvmlite import ir
 from fxgrad.kernels.convert_rule import INT64_MIN, float_to_int
 
 __all__ = [
-    "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_int", "dtype_of", "equal", "floor",
+    "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_floor", "divide_int", "dtype_of", "equal", "floor",
     "fma", "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint",
     "select", "sqrt", "trunc",
 ]  # fmt: skip
@@ -494,6 +494,20 @@ def remainder(a: Any, b: Any) -> Any:
     m = Vec(a.b, a.b.frem(a.v, b.v), a.dtype)
     moved = select((b < 0) ^ (m < 0), m + b, m)
     return select(m == 0, copysign(constant(a, 0), b), moved)
+
+
+def divide_floor(a: Any, b: Any) -> Any:
+    """Floor of a floating-point quotient through the exact remainder, operation by operation as NumPy's npy_divmod."""
+    if not isinstance(a, Vec):
+        with np.errstate(all="ignore"):
+            return np.floor_divide(a, b)
+    m = Vec(a.b, a.b.frem(a.v, b.v), a.dtype)
+    direct, quotient = a / b, (a - m) / b
+    quotient = select(not_equal(m, constant(m, 0)) & ((b < 0) ^ (m < 0)), quotient - 1, quotient)
+    whole = floor(quotient)
+    whole = select(quotient - whole > 0.5, whole + 1, whole)
+    whole = select(quotient == 0, copysign(constant(a, 0), direct), whole)
+    return select(b == 0, direct, whole)
 
 
 def divide_int(a: Any, b: Any) -> Any:

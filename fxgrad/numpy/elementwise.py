@@ -10,16 +10,34 @@ import numpy as np
 
 from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, ufunc
 from fxgrad.primitives import elementwise as e
+from fxgrad.primitives import special as sp
 from fxgrad.primitives import transcendental as tr
+from fxgrad.trace.tracer import Tracer
 
 UFUNCS: dict[str, Callable[..., Any]] = {}
+_F16, _F32, _I64, _U64 = (np.dtype(d) for d in (np.float16, np.float32, np.int64, np.uint64))
 
 
-def _define(name: str, impl: Callable[..., Any], summary: str, *aliases: str) -> Callable[..., Any]:
-    function = ufunc(getattr(np, name), impl, summary)
-    for n in (name, *aliases):
+def _define(name: str, impl: Callable[..., Any], summary: str, *aliases: str, composite: bool = False) -> Callable[..., Any]:
+    """The ufunc `name`, also under its other names; `composite` if more than one operation of `impl` rounds."""
+    return _enter(ufunc(getattr(np, name), in_single(impl) if composite else impl, summary), name, *aliases)
+
+
+def _enter(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    for n in names:
         UFUNCS[n] = function
     return function
+
+
+def in_single(impl: Callable[..., Any]) -> Callable[..., Any]:
+    """`impl` with float16 operands computed in float32, as NumPy's own loops do it: one rounding, at the end."""
+
+    def wide(*xs: Any) -> Any:
+        if xs[0].dtype != _F16:
+            return impl(*xs)
+        return e.convert(impl(*[as_dtype(x, _F32) for x in xs]), dtype=_F16)
+
+    return wide
 
 
 def _by_kind(**impls: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,28 +56,29 @@ divide = _define("divide", e.div, "Quotient of two arrays.", "true_divide")
 negative = _define("negative", e.neg, "-x.")
 positive = _define("positive", lambda x: x, "+x.")
 absolute = _define(
-    "absolute", _by_kind(b=lambda x: x, u=lambda x: x, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs", "fabs"
+    "absolute", _by_kind(b=lambda x: x, u=lambda x: x, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs"
 )
+fabs = _define("fabs", e.abs_, "|x| as a float; its derivative at 0 is 0.")
 sign = _define("sign", e.sign, "Sign of x.")
 remainder = _define("remainder", e.rem, "x - y*floor(x/y), with the sign of y.", "mod")
-
-
-def _floor_divide_float(x: Any, y: Any) -> Any:
-    """(x - rem)/y is an integer up to rounding, which `round` removes; division by zero keeps x/y."""
-    whole = e.round_(e.div(e.sub(x, e.rem(x, y)), y))
-    direct = e.div(x, y)
-    return e.select(e.or_(e.eq(y, _is(y, 0)), e.not_(e.isfinite(direct))), e.floor(direct), whole)
-
-
-floor_divide = _define("floor_divide", _by_kind(f=_floor_divide_float, rest=e.floordiv), "floor(x / y).")
+floor_divide = _define("floor_divide", e.floordiv, "floor(x / y).")
 
 
 def _fmod(x: Any, y: Any) -> Any:
-    r = e.rem(e.abs_(x), e.abs_(y))
-    return e.select(e.lt(x, _is(x, 0)), e.neg(r), r)
+    """The remainder of the magnitudes with the sign of x; a zero x is its own remainder, and has the slope 1 there."""
+    zero = _is(x, 0)
+    negative_x = e.lt(x, zero)
+    r = e.rem(e.select(negative_x, e.neg(x), x), e.abs_(y))
+    return e.select(e.and_(e.eq(x, zero), e.eq(r, zero)), x, e.select(negative_x, e.neg(r), r))
 
 
-fmod = _define("fmod", _fmod, "Remainder with the sign of x.")
+def _fmod_int(x: Any, y: Any) -> Any:
+    """The remainder that has the sign of y, moved by y where x has the other sign."""
+    zero, r = _is(x, 0), e.rem(x, y)
+    return e.select(e.and_(e.ne(r, zero), e.xor(e.lt(r, zero), e.lt(x, zero))), e.sub(r, y), r)
+
+
+fmod = _define("fmod", _by_kind(f=_fmod, rest=_fmod_int), "Remainder with the sign of x.", composite=True)
 
 
 _power = ufunc(np.power, _by_kind(f=tr.pow, rest=e.int_pow), "x ** y.")
@@ -97,16 +116,25 @@ def float_power(x: Any, y: Any) -> Any:
 
 UFUNCS["float_power"] = float_power
 square = _define("square", lambda x: e.integer_pow(x, n=2), "x * x.")
-reciprocal = _define("reciprocal", _by_kind(f=e.reciprocal, rest=lambda x: e.floordiv(_is(x, 1), x)), "1 / x.")
+
+
+def _reciprocal_int(x: Any) -> Any:
+    """1 and -1 are their own, larger ones have 0; 0 has what the conversion of an infinity to the dtype gives in NumPy."""
+    at_zero = np.iinfo(x.dtype).min if x.dtype.itemsize >= 4 else 0
+    unit = e.eq(x, _is(x, 1)) if x.dtype.kind == "u" else e.or_(e.eq(x, _is(x, 1)), e.eq(x, _is(x, -1)))
+    return e.select(unit, x, e.select(e.eq(x, _is(x, 0)), _is(x, at_zero), _is(x, 0)))
+
+
+reciprocal = _define("reciprocal", _by_kind(f=e.reciprocal, rest=_reciprocal_int), "1 / x.")
 sqrt = _define("sqrt", e.sqrt, "Square root.")
 cbrt = _define("cbrt", tr.cbrt, "Cube root.")
 exp = _define("exp", tr.exp, "e ** x.")
 expm1 = _define("expm1", tr.expm1, "e ** x - 1, accurate near 0.")
 log = _define("log", tr.log, "Natural logarithm.")
 log1p = _define("log1p", tr.log1p, "log(1 + x), accurate near 0.")
-exp2 = _define("exp2", lambda x: tr.pow(_is(x, 2), x), "2 ** x.")
-log2 = _define("log2", lambda x: _log_base(x, 2), "Base-2 logarithm.")
-log10 = _define("log10", lambda x: _log_base(x, 10), "Base-10 logarithm.")
+exp2 = _define("exp2", lambda x: tr.pow(_is(x, 2), x), "2 ** x.", composite=True)
+log2 = _define("log2", lambda x: _log_base(x, 2), "Base-2 logarithm.", composite=True)
+log10 = _define("log10", lambda x: _log_base(x, 10), "Base-10 logarithm.", composite=True)
 
 
 def _log_base(x: Any, base: int) -> Any:
@@ -156,49 +184,37 @@ def _acosh(x: Any) -> Any:
     return e.select(large, e.add(tr.log(e.select(large, x, one)), _is(x, math.log(2))), small_value)
 
 
-arcsinh = _define("arcsinh", _asinh, "Inverse hyperbolic sine.", "asinh")
-arccosh = _define("arccosh", _acosh, "Inverse hyperbolic cosine.", "acosh")
+arcsinh = _define("arcsinh", _asinh, "Inverse hyperbolic sine.", "asinh", composite=True)
+arccosh = _define("arccosh", _acosh, "Inverse hyperbolic cosine.", "acosh", composite=True)
 arctanh = _define(
-    "arctanh", lambda x: e.mul(_is(x, 0.5), e.sub(tr.log1p(x), tr.log1p(e.neg(x)))), "Inverse hyperbolic tangent.", "atanh"
+    "arctanh",
+    lambda x: e.mul(_is(x, 0.5), e.sub(tr.log1p(x), tr.log1p(e.neg(x)))),
+    "Inverse hyperbolic tangent.",
+    "atanh",
+    composite=True,
 )
-
-
-def _hypot(x: Any, y: Any) -> Any:
-    """Scaled by the larger, so that squares neither overflow nor vanish; slope 0 at the origin, inf beats NaN."""
-    x, y = e.abs_(x), e.abs_(y)
-    large = _constant(e.maximum(x, y))
-    usable = e.and_(e.isfinite(large), e.gt(large, _is(x, 0)))
-    scale = e.select(usable, large, _is(x, 1))
-    u, v = e.div(x, scale), e.div(y, scale)
-    square_ = e.select(usable, e.add(e.mul(u, u), e.mul(v, v)), _is(x, 1))
-    inf = _is(x, math.inf)
-    infinite = e.or_(e.eq(x, inf), e.eq(y, inf))
-    return e.select(
-        infinite, inf, e.select(usable, e.mul(scale, e.sqrt(square_)), e.add(e.mul(_constant(x), _is(x, 1)), _constant(y)))
-    )
-
-
-hypot = _define("hypot", _hypot, "sqrt(x*x + y*y) without overflow.")
+hypot = _define("hypot", sp.hypot, "sqrt(x*x + y*y) without overflow.")
 
 
 def _logaddexp(x: Any, y: Any) -> Any:
     """max + log1p(exp(-|x - y|)); equal operands (infinite ones too) differ by 0, and share the derivative."""
-    return e.add(e.maximum(x, y), _softplus_gap(x, y))
+    return e.add(e.maximum(x, y), tr.log1p(tr.exp(e.neg(e.abs_(_gap(x, y))))))
 
 
-def _softplus_gap(x: Any, y: Any) -> Any:
-    gap = e.select(e.eq(x, y), _is(x, 0), e.sub(x, y))
-    return tr.log1p(tr.exp(e.neg(e.abs_(gap))))
+def _gap(x: Any, y: Any) -> Any:
+    return e.select(e.eq(x, y), _is(x, 0), e.sub(x, y))
 
 
-logaddexp = _define("logaddexp", _logaddexp, "log(exp(x) + exp(y)) without overflow.")
-logaddexp2 = _define(
-    "logaddexp2",
-    lambda x, y: e.mul(_logaddexp(e.mul(x, _is(x, math.log(2))), e.mul(y, _is(y, math.log(2)))), _is(x, 1 / math.log(2))),
-    "log2(2**x + 2**y) without overflow.",
-)
-deg2rad = _define("deg2rad", lambda x: e.mul(x, _is(x, math.pi / 180)), "Degrees to radians.", "radians")
-rad2deg = _define("rad2deg", lambda x: e.mul(x, _is(x, 180 / math.pi)), "Radians to degrees.", "degrees")
+def _logaddexp2(x: Any, y: Any) -> Any:
+    """The same in base 2, so that what is exact there stays so."""
+    gap = e.abs_(_gap(x, y))
+    return e.add(e.maximum(x, y), e.mul(tr.log1p(tr.pow(_is(x, 2), e.neg(gap))), _is(x, 1 / math.log(2))))
+
+
+logaddexp = _define("logaddexp", _logaddexp, "log(exp(x) + exp(y)) without overflow.", composite=True)
+logaddexp2 = _define("logaddexp2", _logaddexp2, "log2(2**x + 2**y) without overflow.", composite=True)
+deg2rad = _define("deg2rad", lambda x: e.mul(x, _is(x, math.pi / 180)), "Degrees to radians.", "radians", composite=True)
+rad2deg = _define("rad2deg", lambda x: e.mul(x, _is(x, 180 / math.pi)), "Radians to degrees.", "degrees", composite=True)
 maximum = _define("maximum", e.maximum, "The larger; NaN if either is; a tie shares the derivative.")
 minimum = _define("minimum", e.minimum, "The smaller; NaN if either is; a tie shares the derivative.")
 
@@ -249,12 +265,62 @@ def _false(x: Any) -> Any:
 isnan = _define("isnan", _false, "True where x is NaN.")
 isfinite = _define("isfinite", _by_kind(f=e.isfinite, rest=lambda x: e.eq(x, x)), "True where x is neither infinite nor NaN.")
 isinf = _define("isinf", _by_kind(f=lambda x: e.eq(e.abs_(x), _is(x, math.inf)), rest=_false), "True where x is infinite.")
-equal = _define("equal", e.eq, "x == y.")
-not_equal = _define("not_equal", e.ne, "x != y.")
-less = _define("less", e.lt, "x < y.")
-less_equal = _define("less_equal", e.le, "x <= y.")
-greater = _define("greater", e.gt, "x > y.")
-greater_equal = _define("greater_equal", e.ge, "x >= y.")
+
+
+def _compare(name: str, prim: Callable[..., Any], summary: str) -> Callable[..., Any]:
+    """Integers are compared by value: uint64 with int64, and with Python integers that the array's dtype does not hold."""
+    fn = getattr(np, name)
+
+    def impl(x: Any, y: Any) -> Any:
+        if x.dtype == y.dtype:
+            return prim(x, y)
+        if x.dtype == _U64:  # the one mixed loop of NumPy: with int64
+            return e.select(e.lt(y, _is(y, 0)), fn(1, 0), prim(x, as_dtype(y, _U64)))
+        return e.select(e.lt(x, _is(x, 0)), fn(0, 1), prim(as_dtype(x, _U64), y))
+
+    plain = ufunc(fn, impl, summary)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 2 and not kwargs:
+            x, y = (_integer(operand(a)) for a in args)
+            if type(y) is int and _outside(y, x):
+                return everywhere(x, fn(0, 1 if y > 0 else -1))
+            if type(x) is int and _outside(x, y):
+                return everywhere(y, fn(1 if x > 0 else -1, 0))
+            args = x, y
+        return plain(*args, **kwargs)
+
+    def everywhere(x: Any, answer: Any) -> Any:
+        """The one answer for every element of x."""
+        return answer if type(x) is int else e.eq(x, x) if answer else e.ne(x, x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = plain.__doc__
+    return _enter(function, name)
+
+
+def _integer(x: Any) -> Any:
+    """A traced Python integer as the int64 it is: its value, which is not known, may lie outside the other operand's dtype."""
+    return Tracer(x._trace, x._var) if type(x) is Tracer and x.weak and x._var.aval.dtype == _I64 else x
+
+
+def _outside(n: int, x: Any) -> bool:
+    """Whether the integers that x is made of do not include n."""
+    kind = key_of(x)
+    if kind is int:
+        kind = _I64
+    elif type(kind) is type or kind.kind not in "biu":
+        return False
+    info = np.iinfo(_I64 if kind.kind == "b" else kind)
+    return not info.min <= n <= info.max
+
+
+equal = _compare("equal", e.eq, "x == y.")
+not_equal = _compare("not_equal", e.ne, "x != y.")
+less = _compare("less", e.lt, "x < y.")
+less_equal = _compare("less_equal", e.le, "x <= y.")
+greater = _compare("greater", e.gt, "x > y.")
+greater_equal = _compare("greater_equal", e.ge, "x >= y.")
 
 
 def truth(x: Any) -> Any:

@@ -111,7 +111,7 @@ class Primitive:
         if self._transpose is None:
             raise errors.NonDifferentiableError(
                 f"cannot transpose '{self.name}': it is not linear in what is differentiated",
-                why="Reverse mode runs the derivative backwards: the tangent of a custom_jvp rule must be linear in its tangents.",
+                why="Reverse mode runs the derivative backwards: what a custom_jvp rule returns must be linear in its tangents.",
                 fix="Use the tangents only in sums, in products with primals, and in linear functions such as np.sum or @.",
             )
         return self._transpose

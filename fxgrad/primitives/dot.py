@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.config import config
 from fxgrad.ir.types import Aval, aval_of
 from fxgrad.primitives.base import Doc, Primitive, add_tangents, register, type_error
 from fxgrad.primitives.shape import inverse, transpose
+from fxgrad.runtime.matmul import SUPPORTED, matmul
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -89,7 +91,7 @@ def _dot_batch(
 
 
 def _dot_numpy(x: Any, y: Any, *, contract: Pair, batch: Pair, strong: int | None) -> np.ndarray:
-    """np.matmul of both operands brought to one layout, so that the same product always reaches BLAS in the same form."""
+    """The product of both operands seen as batches of matrices."""
     x, y = np.asarray(x), np.asarray(y)
     dtype = x.dtype
     if dtype == np.float16:
@@ -99,12 +101,19 @@ def _dot_numpy(x: Any, y: Any, *, contract: Pair, batch: Pair, strong: int | Non
     k = math.prod(x.shape[i] for i in contract[0])
     groups = math.prod(x.shape[i] for i in batch[0])
     m, n = math.prod(x.shape[i] for i in x_free), math.prod(y.shape[i] for i in y_free)
-    a = np.ascontiguousarray(np.transpose(x, (*batch[0], *x_free, *contract[0])).reshape(groups, m, k))
-    b = np.ascontiguousarray(np.transpose(y, (*batch[1], *contract[1], *y_free)).reshape(groups, k, n))
-    z = np.matmul(a, b)
+    a = np.transpose(x, (*batch[0], *x_free, *contract[0])).reshape(groups, m, k)
+    b = np.transpose(y, (*batch[1], *contract[1], *y_free)).reshape(groups, k, n)
+    z = _product(a, b)
     if strong is not None and z.dtype.kind in "fc":
         _annihilate(z, a, b, strong)
     return z.reshape(shape).astype(dtype, copy=False)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b by our own kernels where there are any; NumPy gets operands of one layout, so that BLAS rounds alike each time."""
+    if a.dtype in SUPPORTED and config.matmul == "own":
+        return matmul(a, b)
+    return np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
 
 
 def _annihilate(z: np.ndarray, a: np.ndarray, b: np.ndarray, strong: int) -> None:

@@ -268,11 +268,11 @@ rem = elementwise(
 )
 floordiv = elementwise(
     "floordiv",
-    lambda k, x, y: k.divide_int(x, y),
-    Doc("floor(x / y) of integers; x // 0 is 0", "none (integers)"),
+    lambda k, x, y: k.divide_floor(x, y) if x.dtype.kind == "f" else k.divide_int(x, y),
+    Doc("floor(x / y), of the exact quotient; x // 0 is 0 for integers, x / 0 for floats", "0"),
     partials=None,
     numpy=np.floor_divide,
-    operands="iu",
+    operands="fiu",
     supports=kernel_dtypes,
     cheap=False,
 )

@@ -146,20 +146,21 @@ atan = elementwise(
 atan2 = elementwise(
     "atan2",
     lambda k, y, x: k.atan2(y, x),
-    Doc("angle of the point (x, y)", "g*x/(x*x + y*y), -g*y/(x*x + y*y); 0 at the origin", DLMF.format("4.24.E9")),
+    Doc("angle of the point (x, y)", "g*x/(x*x + y*y), -g*y/(x*x + y*y); 0 at the origin and at infinity", DLMF.format("4.24.E9")),
     partials=(lambda z, y, x: _over_square(x, x, y), lambda z, y, x: neg(_over_square(y, x, y))),
     cheap=False,
 )
 
 
 def _over_square(a: Any, x: Any, y: Any) -> Any:
-    """a / (x*x + y*y), scaled so that squares cannot overflow; 0 at the origin."""
+    """a / (x*x + y*y), scaled so that squares cannot overflow; 0 at the origin and at infinity."""
     scale = maximum(abs_(x), abs_(y))
-    one = scale.dtype.type(1)
+    zero, one = scale.dtype.type(0), scale.dtype.type(1)
+    far = eq(scale, scale.dtype.type(float("inf")))
     safe = select(scale == 0, one, scale)
     u, v = div(x, safe), div(y, safe)
     square = select(scale == 0, one, add(mul(u, u), mul(v, v)))
-    return div(div(div(a, safe), square), safe)
+    return select(far, zero, div(div(div(a, safe), square), safe))
 
 
 sinh = elementwise(

@@ -35,10 +35,12 @@ def _floats(*args: Any) -> list[Any]:
 
 
 def _special(name: str, impl: Callable[..., Any], summary: str, nin: int = 1) -> Callable[..., Any]:
+    single = ew.in_single(impl)
+
     def function(*args: Any) -> Any:
         if len(args) != nin:
             raise TypeError(f"{name}() takes {nin} positional arguments but {len(args)} were given")
-        return impl(*_floats(*args))
+        return single(*_floats(*args))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{summary} Elementwise, as scipy.special.{name}."
@@ -186,7 +188,7 @@ def _sum(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    """log(softmax(x)) over axes, as scipy.special.log_softmax; entries of -inf stay -inf and get no gradient."""
+    """log(softmax(x)) over axes, as scipy.special.log_softmax; entries of -inf stay -inf and move no other entry."""
     x, dtype = _rows(x)
     axes = canonical_axes(axis, x.ndim)
     if not x.size:
@@ -201,8 +203,7 @@ def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
     shift = e.select(e.isfinite(peak), peak, _c(x, 0))
     shifted = e.sub(e.select(low, _c(x, 0), x), r.spread(shift, x.shape, axes))
     total = r.sum_(e.select(low, _c(x, 0), tr.exp(shifted)), axes=axes)
-    some = e.gt(r.spread(total, x.shape, axes), _c(x, 0))  # false for rows of -inf alone and for NaN
-    return e.select(low, e.select(some, x, _c(x, math.nan)), e.sub(shifted, r.spread(tr.log(total), x.shape, axes)))
+    return e.sub(e.select(low, x, shifted), r.spread(tr.log(total), x.shape, axes))
 
 
 def softmax(x: Any, axis: Any = None) -> Any:

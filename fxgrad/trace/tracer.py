@@ -172,6 +172,22 @@ class Tracer:
             "Use the NumPy function of that name (np.exp for math.exp), or y = y.at[i].set(x) for y[i] = x of a plain y.",
         )
 
+    def __round__(self, ndigits: int | None = None) -> Any:
+        """As NumPy's scalars: an int for round(x), if the value is known (it is constant between jumps), else np.round(x)."""
+        from fxgrad.trace.tracing import Unknown, leaked
+
+        if not self._trace.active:
+            raise leaked(self)
+        if ndigits is None and not self.shape:
+            try:
+                return round(self._trace.value(self._var)[()])
+            except Unknown:
+                pass
+        out = _library().round(self, 0 if ndigits is None else ndigits)
+        if type(out) is Tracer and self.weak:
+            out.weak = True
+        return out
+
     def item(self, *args: int) -> Any:
         """The value as a Python number, under the rules of float() and int()."""
         x = self if not args else _library().ravel(self)[args[0]] if len(args) == 1 else self[args]
@@ -246,7 +262,13 @@ def _mutation(x: Tracer, what: str, fix: str) -> errors.MutationError:
 
 
 def _operator(name: str, function: str, swapped: bool) -> Any:
-    def method(self: Tracer, other: Any) -> Any:
+    def method(self: Tracer, other: Any, *modulus: Any) -> Any:
+        if modulus:  # pow(x, y, z)
+            raise errors.FxTypeError(
+                f"pow() with three arguments got a traced {self.aval}",
+                why="NumPy arrays have no pow(x, y, z) either.",
+                fix="Write x**y % z.",
+            )
         if isinstance(other, _FOREIGN):
             return NotImplemented
         f = getattr(_library(), function)
