@@ -338,7 +338,7 @@ _BINARY: list[Function] = [
         "pow", _primitive("pow"), np.power, lambda x, y: x**y, [[(0, 1)], [(0, 1)]], bound=2
     ),  # its points: _powers
     Function("atan2", _primitive("atan2"), np.arctan2, mp.atan2, [_BOTH, _BOTH], bound=2, log=(True, True)),
-    Function("hypot", fnp.hypot, np.hypot, mp.hypot, [_BOTH, [(-3.0, 3.0)]], log=(True, True)),
+    Function("hypot", _primitive("hypot"), np.hypot, mp.hypot, [_BOTH, [(-3.0, 3.0)]], bound=1, log=(True, True)),
     Function("logaddexp", fnp.logaddexp, np.logaddexp, lambda x, y: mp.log(mp.exp(x) + mp.exp(y)), [[(-30, 30)], [(-30, 30)]],
              log=(False, False)),
 ]  # fmt: skip

@@ -305,7 +305,7 @@ function has no derivative, or the formula none:
 | `prod`, `cumprod` with zeros among the factors | right, since nothing is divided |
 | `sqrt`, `cbrt` at 0 | inf |
 | `logsumexp` with an infinite result | shared evenly by the elements that equal it |
-| `arctan2(0, 0)` | 0 |
+| `arctan2`, `hypot` at the origin; `arctan2` at infinity | 0 |
 | integers and booleans | no derivative: `grad` raises, `vjp` and `jvp` answer None |
 
 *Strong zeros.* A cotangent or tangent that is zero annihilates whatever it meets, infinities and NaN included, and gives

@@ -16,7 +16,7 @@ from fxgrad.kernels.spec import lanes_of_reduction, reduction_block
 from fxgrad.primitives.base import REGISTRY
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-WITHIN_ONE = {"exp", "log", "tanh", "logistic", "sin", "cos", "sqrt", "rsqrt", "log1p", "expm1", "erf"}
+WITHIN_ONE = {"exp", "log", "tanh", "logistic", "sin", "cos", "sqrt", "rsqrt", "log1p", "expm1", "erf", "hypot"}
 PART = 61  # of the float32 points of bench.accuracy that are measured again, one in so many
 PART64 = 500
 ROUNDING = 1e-3  # what the reference in float64 may be off

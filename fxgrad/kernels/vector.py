@@ -21,8 +21,8 @@ from llvmlite import ir
 from fxgrad.kernels.convert_rule import INT64_MIN, float_to_int
 
 __all__ = [
-    "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_floor", "divide_int", "dtype_of", "equal", "floor",
-    "fma", "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint",
+    "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_floor", "divide_int", "dtype_of", "equal",
+    "floor", "fma", "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint",
     "select", "sqrt", "trunc",
 ]  # fmt: skip
 

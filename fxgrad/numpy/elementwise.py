@@ -55,9 +55,7 @@ multiply = _define("multiply", _by_kind(b=e.and_, rest=e.mul), "Product of two a
 divide = _define("divide", e.div, "Quotient of two arrays.", "true_divide")
 negative = _define("negative", e.neg, "-x.")
 positive = _define("positive", lambda x: x, "+x.")
-absolute = _define(
-    "absolute", _by_kind(b=lambda x: x, u=lambda x: x, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs"
-)
+absolute = _define("absolute", _by_kind(b=lambda x: x, u=lambda x: x, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs")
 fabs = _define("fabs", e.abs_, "|x| as a float; its derivative at 0 is 0.")
 sign = _define("sign", e.sign, "Sign of x.")
 remainder = _define("remainder", e.rem, "x - y*floor(x/y), with the sign of y.", "mod")

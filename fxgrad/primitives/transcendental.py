@@ -146,7 +146,7 @@ atan = elementwise(
 atan2 = elementwise(
     "atan2",
     lambda k, y, x: k.atan2(y, x),
-    Doc("angle of the point (x, y)", "g*x/(x*x + y*y), -g*y/(x*x + y*y); 0 at the origin and at infinity", DLMF.format("4.24.E9")),
+    Doc("angle of the point (x, y)", "g*x/(x*x + y*y), -g*y/(x*x + y*y); 0 at the origin and infinity", DLMF.format("4.24.E9")),
     partials=(lambda z, y, x: _over_square(x, x, y), lambda z, y, x: neg(_over_square(y, x, y))),
     cheap=False,
 )
