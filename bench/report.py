@@ -17,11 +17,9 @@ __all__ = ["machine", "text_table", "write"]
 def machine() -> dict[str, Any]:
     """Processor, cores this process may use, load at the time, operating system, Python."""
     name = platform.processor() or platform.machine()
-    try:
+    if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as lines:
             name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
-    except OSError:
-        pass
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return {

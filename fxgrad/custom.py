@@ -232,12 +232,7 @@ class custom_jvp(_Custom):
             given = iter(values[len(leaves) :])
             tangents = tree.unflatten(structure, [next(given) if d else None for d in floats])
             result = self.rule(*fixed, primals, tangents)  # type: ignore[misc]
-            if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise errors.FxTypeError(
-                    f"{what} must return a pair (out, tangent_out), got {type(result).__name__}",
-                    why=_EXACTLY,
-                    fix="Write return out, tangent_out.",
-                )
+            _require_pair(result, what, "out, tangent_out")
             outs = _checked(result[0], traced, what, "out", keep_integers=True)
             return outs + _checked(result[1], traced, what, "tangent_out", keep_integers=False)
 
@@ -249,6 +244,13 @@ class custom_jvp(_Custom):
             self.kind,
             known=True,
             name=f"{name_of(self.f)}_jvp",
+        )
+
+
+def _require_pair(result: Any, what: str, parts: str) -> None:
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise errors.FxTypeError(
+            f"{what} must return a pair ({parts}), got {type(result).__name__}", why=_EXACTLY, fix=f"Write return {parts}."
         )
 
 
@@ -377,12 +379,7 @@ class custom_vjp(_Custom):
             nonlocal residual_tree
             rest = iter(tree.unflatten(structure, values))
             result = self.fwd(*[a if i in self.nondiff_argnums else next(rest) for i, a in enumerate(args)])  # type: ignore[misc]
-            if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise errors.FxTypeError(
-                    f"{what} must return a pair (out, residuals), got {type(result).__name__}",
-                    why=_EXACTLY,
-                    fix="Write return out, residuals (None if bwd needs none).",
-                )
+            _require_pair(result, what, "out, residuals")
             outs = _checked(result[0], traced, what, "out", keep_integers=True)
             flat, residual_tree = tree.flatten(result[1])
             return outs + flat

@@ -8,6 +8,7 @@ trace knows it, and otherwise raises an error that names the user's line and wha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,10 +180,8 @@ class Tracer:
         if not self._trace.active:
             raise leaked(self)
         if ndigits is None and not self.shape:
-            try:
+            with suppress(Unknown):
                 return round(self._trace.value(self._var)[()])
-            except Unknown:
-                pass
         out = _library().round(self, 0 if ndigits is None else ndigits)
         if type(out) is Tracer and self.weak:
             out.weak = True
