@@ -58,18 +58,6 @@ def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
     return p, v.fma(a, b, -p)
 
 
-def add_single(hi: Any, lo: Any, b: Any) -> tuple[Any, Any]:
-    """(hi + lo) + b as a normalised pair, for any order of magnitudes."""
-    s, e = two_sum(hi, b)
-    return fast_two_sum(s, e + lo)
-
-
-def multiply_single(hi: Any, lo: Any, b: Any) -> tuple[Any, Any]:
-    """(hi + lo) * b as a normalised pair (relative error about 2 u^2)."""
-    p, e = two_prod(hi, b)
-    return fast_two_sum(p, v.fma(lo, b, e))
-
-
 def multiply(ah: Any, al: Any, bh: Any, bl: Any) -> tuple[Any, Any]:
     """(ah + al) * (bh + bl) as a normalised pair (relative error about 5 u^2)."""
     p, e = two_prod(ah, bh)
@@ -152,19 +140,3 @@ def horner(x: Any, coefficients: Sequence[Any]) -> Any:
     for c in reversed(lower):
         result = v.fma(result, x, c)
     return result
-
-
-def even_odd(x: Any, x2: Any, coefficients: Sequence[float]) -> Any:
-    """The same polynomial from its even and odd parts in x2 = x*x: half the chain for one multiplication more."""
-    return v.fma(horner(x2, coefficients[1::2]), x, horner(x2, coefficients[0::2]))
-
-
-def estrin(x: Any, coefficients: Sequence[float]) -> Any:
-    """The same polynomial by Estrin's scheme: a chain of about 2 log2(n) operations."""
-    terms = [v.constant(x, c) for c in coefficients]
-    power = x
-    while len(terms) > 1:
-        paired = [v.fma(terms[i + 1], power, terms[i]) for i in range(0, len(terms) - 1, 2)]
-        terms = paired + terms[2 * len(paired) :]
-        power = power * power
-    return terms[0]

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.ir.types import Aval
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import shape as s
 from fxgrad.trace.tracer import Tracer
@@ -271,13 +270,3 @@ def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if len(set(axes)) != len(axes):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(axes))
-
-
-def empty_trace() -> bool:
-    """Whether fxgrad operations run at once."""
-    return current_trace() is None
-
-
-def aval_like(x: Any) -> Aval:
-    x = operand(x)
-    return Aval(shape_of(x), x.dtype if hasattr(x, "dtype") else np.dtype(type(x)))

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.ir.types import Aval, Lit, Var, aval_of
+from fxgrad.ir.types import Aval, Var, aval_of
 
 if TYPE_CHECKING:
     from fxgrad.ir.program import Eqn
@@ -317,8 +317,3 @@ def linear_map(
 
     prim = Primitive(name, kind, typ, doc, jvp=jvp, transpose=transpose, batch=batch, numpy=numpy, body=body, **fields)
     return register(prim)
-
-
-def value(x: Any) -> Any:
-    """An operand read from an atom: a literal's NumPy scalar, or the tracer itself."""
-    return x.value if isinstance(x, Lit) else x
