@@ -14,6 +14,7 @@ import numpy as np
 __all__ = ["Layout", "MapPlan", "Place", "ReducePlan", "apply_view", "contiguous", "map_plan", "reduce_plan"]
 
 Ints = tuple[int, ...]
+_GRAIN = 8192  # elements: some microseconds of work, against the 0.3 of waking a thread that spins
 _GATHER, _FAR_GATHER, _ROW, _SCRATCH_TURN = 8.0, 16.0, 20.0, 1.5  # costs in vector loads, to choose between rows and cols
 
 
@@ -144,10 +145,15 @@ def mode_of(stride: int, itemsize: int) -> str:
     return "unit" if stride == itemsize else "splat" if stride == 0 else "strided"
 
 
+def grain(elements: int) -> int:
+    """Units of so many elements each that are worth a thread; whole vectors, where a unit is an element."""
+    return -(-_GRAIN // (64 * max(elements, 1))) * 64 if elements < 64 else -(-_GRAIN // elements)
+
+
 def _pack(rows: Ints, n: int, m: int, records: Sequence[Sequence[int]], by_columns: bool) -> np.ndarray:
     count = math.prod(rows)
-    extent = n if by_columns and count <= 1 else count
-    flat = [extent, count, len(rows), n, m, *rows]
+    columns = by_columns and count <= 1
+    flat = [n if columns else count, grain(max(m, 1) if columns else n * max(m, 1)), count, len(rows), n, m, *rows]
     for record in records:
         flat.extend(record)
     return np.array(flat, np.int64)

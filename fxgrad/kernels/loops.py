@@ -3,8 +3,10 @@
 A kernel is a function `kernel(pointers, plan, lo, hi)`: the operands' data pointers, an int64 array that holds everything about
 sizes, and the range of the outermost dimension to work on (rows, or columns when there is one row), so that work can be split.
 
-The plan: `[extent, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand]`; a record is `[offset,
-vector stride, loop stride, outer strides...]`, all in bytes. `n` runs along the vectors; `m` is the reduced length of `cols`.
+The plan: `[extent, grain, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand]`; a record is
+`[offset, vector stride, loop stride, outer strides...]`, all in bytes. `n` runs along the vectors; `m` is the reduced length of
+`cols`. Every plan begins with `extent`, the number of units that lo and hi count, and `grain`, the least number of units that
+are worth a thread (0: never split).
 Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 """
 
@@ -27,7 +29,7 @@ I1, I8, I32, I64 = (ir.IntType(n) for n in (1, 8, 32, 64))
 PTR = ir.PointerType()
 KERNEL_TYPE = ir.FunctionType(ir.VoidType(), [PTR, PTR, I64, I64])
 MAX_NDIM = 64
-_HEADER = 5
+_HEADER = 6
 _LIKELY = [1000, 1]
 
 
@@ -77,7 +79,7 @@ class Plan:
 
     def __init__(self, b: ir.IRBuilder, address: ir.Value, count: int):
         self.b, self.address = b, address
-        self.extent, self.rows, self.ndim, self.n, self.m = (self._at(i64(i)) for i in range(_HEADER))
+        self.extent, self.grain, self.rows, self.ndim, self.n, self.m = (self._at(i64(i)) for i in range(_HEADER))
         width = b.add(self.ndim, i64(3))
         first = b.add(self.ndim, i64(_HEADER))
         self.records = [b.add(first, b.mul(width, i64(k))) for k in range(count)]

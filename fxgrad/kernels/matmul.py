@@ -22,12 +22,12 @@ from fxgrad.ir.types import short_name
 __all__ = ["DOT_PLAN", "MATVEC_PLAN", "MATVEC_ROWS", "PLAN", "DotKernel", "MatmulKernel", "MatvecKernel", "block_length"]
 
 PLAN = (
-    "extent", "units", "unit", "by_columns", "m", "n", "k", "pack_a", "pack_b", "stretch",
+    "extent", "grain", "units", "unit", "by_columns", "m", "n", "k", "pack_a", "pack_b", "stretch",
     "a_batch", "a_row", "a_k", "b_batch", "b_k", "b_column", "c_batch", "c_row",
 )  # fmt: skip
 MATVEC_ROWS = 16
-MATVEC_PLAN = ("extent", "units", "n", "k", "a_batch", "a_row", "a_k", "x_batch", "x_k", "c_batch")
-DOT_PLAN = ("extent", "k", "x_batch", "y_batch", "c_batch")
+MATVEC_PLAN = ("extent", "grain", "units", "n", "k", "a_batch", "a_row", "a_k", "x_batch", "x_k", "c_batch")
+DOT_PLAN = ("extent", "grain", "k", "x_batch", "y_batch", "c_batch")
 
 
 def block_length(dtype: np.dtype) -> int:

@@ -78,7 +78,7 @@ def _run(a: np.ndarray, b: np.ndarray, out: np.ndarray, axis: int, reverse: bool
     rows = math.prod(a.shape[:axis])
     step = inner * size
     record = [(n - 1) * step if reverse else 0, size, -step if reverse else step, n * step]
-    plan = np.array([inner if rows <= 1 else rows, rows, 1, inner, n, rows, *record * 3], np.int64)
+    plan = np.array([inner if rows <= 1 else rows, 0, rows, 1, inner, n, rows, *record * 3], np.int64)
     (kernel,) = kernel_addresses([RecurrenceKernel(a.dtype)])
     operands = (a, b, out)
     launch(kernel, plan.ctypes.data, id(operands))

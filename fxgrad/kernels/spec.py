@@ -27,7 +27,7 @@ from fxgrad.primitives.base import Primitive
 
 __all__ = ["KERNEL_FORMAT", "Kernel", "Op", "Operand", "Reduce", "lanes_of_reduction", "reduction_block"]
 
-KERNEL_FORMAT = 1  # raise when the meaning of a text, the plan layout or the calling convention changes
+KERNEL_FORMAT = 2  # raise when the meaning of a text, the plan layout or the calling convention changes
 
 Ref = int | Lit  # a value by number, or a literal
 Params = tuple[tuple[str, Any], ...]

@@ -100,7 +100,7 @@ def _choose(dtype: np.dtype, g: int, m: int, n: int, k: int, strides: tuple[int,
     size = dtype.itemsize
     if m == n == 1:
         if k > block_length(dtype) and a_k == b_k == size:
-            values = {"extent": g, "k": k, "x_batch": a_batch, "y_batch": b_batch, "c_batch": size}
+            values = {"extent": g, "grain": 1, "k": k, "x_batch": a_batch, "y_batch": b_batch, "c_batch": size}
             return DotKernel(dtype), [values[f] for f in DOT_PLAN], False
     elif 1 in (m, n):
         matrix, vector = ((a_batch, a_row, a_k), (b_batch, b_k)) if n == 1 else ((b_batch, b_column, b_k), (a_batch, a_k))
@@ -108,7 +108,7 @@ def _choose(dtype: np.dtype, g: int, m: int, n: int, k: int, strides: tuple[int,
         if matrix[1] == size or (matrix[2] == size and count >= MATVEC_ROWS):
             units = -(-count // MATVEC_ROWS)
             values = dict(zip(("a_batch", "a_row", "a_k", "x_batch", "x_k"), (*matrix, *vector), strict=True))
-            values |= {"extent": g * units, "units": units, "n": count, "k": k, "c_batch": count * size}
+            values |= {"extent": g * units, "grain": 1, "units": units, "n": count, "k": k, "c_batch": count * size}
             return MatvecKernel(dtype), [values[f] for f in MATVEC_PLAN], n != 1
     return MatmulKernel(dtype), _matmul_plan(dtype, g, m, n, k, strides), False
 
@@ -123,7 +123,7 @@ def _matmul_plan(dtype: np.dtype, g: int, m: int, n: int, k: int, strides: tuple
     pack_a = a_k != size and n > (128 if a_row == size else 32)
     stretch = _packed_bytes() // (block_length(dtype) * size) if pack_b else n
     values = {
-        "extent": g * units, "units": units, "unit": unit, "by_columns": by_columns, "m": m, "n": n, "k": k,
+        "extent": g * units, "grain": 1, "units": units, "unit": unit, "by_columns": by_columns, "m": m, "n": n, "k": k,
         "pack_a": pack_a, "pack_b": pack_b, "stretch": min(n, stretch), "a_batch": a_batch, "a_row": a_row, "a_k": a_k,
         "b_batch": b_batch, "b_k": b_k, "b_column": b_column, "c_batch": m * n * size, "c_row": n * size,
     }  # fmt: skip
