@@ -25,8 +25,9 @@ __all__ = ["Limits", "Stream", "cache_size", "machine_limits"]
 _PAGE = 4096
 _FORMS = ("read", "copy", "triad")
 _MEMORY = 256 << 20  # bytes: flat from here on where tried (2 cores of a server whose 480 MB of L3 others share); see `_levels`
-_LEAST = 0.03  # seconds for each figure, the best of what fits in
-_RUNS = 5
+_TRAFFIC = 256 << 20  # bytes in a run of a stream, some milliseconds: threads do not start at the same microsecond
+_TURNS = 200_000  # of the peak's loop in a run, some milliseconds too
+_RUNS = 6  # the best counts
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _stream_rate(count: int, address: int, memory: np.ndarray, threads: int) -> 
 
     units = max(memory.size // (count * STREAM_UNIT * threads), 1)
     each = units * STREAM_UNIT
-    passes = max((4 << 20) // (each * count), 1)
+    passes = max(_TRAFFIC // (each * count * threads), 1)
     jobs = []
     for t in range(threads):
         arrays = [memory[(t * count + i) * each :][:each] for i in range(count)]
@@ -207,10 +208,9 @@ def _stream_rate(count: int, address: int, memory: np.ndarray, threads: int) -> 
 
 
 def _peak_rate(kernel: Any, address: int, threads: int) -> float:
-    units = 5000
     inputs = np.array([0.5, 1.0], kernel.dtype)
-    jobs = [((inputs, np.empty(64, np.uint8)), np.array([units, 1, 1], np.int64)) for _ in range(threads)]
-    return threads * units * kernel.flops / _best(address, jobs)
+    jobs = [((inputs, np.empty(64, np.uint8)), np.array([_TURNS, 1, 1], np.int64)) for _ in range(threads)]
+    return threads * _TURNS * kernel.flops / _best(address, jobs)
 
 
 def _best(address: int, jobs: Sequence[tuple[tuple[np.ndarray, ...], np.ndarray]]) -> float:
@@ -220,25 +220,20 @@ def _best(address: int, jobs: Sequence[tuple[tuple[np.ndarray, ...], np.ndarray]
     barrier = threading.Barrier(len(jobs))
     spans: list[list[tuple[float, float]]] = [[] for _ in jobs]
 
-    def work(t: int, runs: int) -> None:
+    def work(t: int) -> None:
         operands, plan = jobs[t]
         where = plan.ctypes.data
-        for _ in range(runs):
+        for _ in range(_RUNS):
             barrier.wait()
             start = time.perf_counter()
             launch(address, where, id(operands))
             spans[t].append((start, time.perf_counter()))
 
-    def together(runs: int) -> None:
-        others = [threading.Thread(target=work, args=(t, runs)) for t in range(1, len(jobs))]
-        for other in others:
-            other.start()
-        work(0, runs)
-        for other in others:
-            other.join()
-
-    together(1)
-    once = max(spans[0][0][1] - spans[0][0][0], 1e-6)
-    together(max(_RUNS, min(int(_LEAST / once), 200)))
+    others = [threading.Thread(target=work, args=(t,)) for t in range(1, len(jobs))]
+    for other in others:
+        other.start()
+    work(0)
+    for other in others:
+        other.join()
     turns = zip(*spans, strict=True)
     return min(max(stop for _, stop in turn) - min(start for start, _ in turn) for turn in turns)
