@@ -13,6 +13,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.compile.cache import kernel_addresses
+from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, launches
@@ -34,6 +35,7 @@ class Step:
         self.reads, self.writes = list(reads), list(writes)
         self.launch: Launch | None = None
         self.eqn: Eqn | None = None
+        self.equations: list[int] = []  # what it computes: places in the flat program
         self.bytes_read = sum(v.aval.nbytes for v in dict.fromkeys(reads))
         self.bytes_written = sum(v.aval.nbytes for v in writes)
         self.flops = 0
@@ -109,7 +111,12 @@ def forget_executables() -> None:
 
 def _compile(program: Program, fusion: bool) -> Executable:
     a, tasks = partition(flatten(program), fusion)
-    steps = [s for t in tasks for s in _steps(a, t)]
+    steps: list[Step] = []
+    for task in tasks:
+        made = _steps(a, task)
+        for step in made:
+            step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns)
+        steps += made
     kernels = [s.launch.kernel for s in steps if s.launch is not None]
     addresses = kernel_addresses(kernels) if kernels else []
     source, scope = _Source(a, steps, addresses).finish()
@@ -127,6 +134,7 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
             "host", eqn.prim.name, task.why, [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var], eqn.outputs
         )
         step.eqn = eqn
+        step.flops = library_flops(eqn)
         return [step]
     empty = task.reduce is not None and task.reduce.inputs[0].aval.size == 0
     if empty or all(v.aval.size == 0 for v in task.stored):
