@@ -47,11 +47,12 @@ class Step:
 class Executable:
     """A compiled program: `executable(*arrays) -> list of arrays`, the arrays in the order of the program's inputs.
 
-    `steps` tells what is done and why it is not one kernel; `text` shows the kernels; `source` the Python that runs them.
+    `steps` tells what is done and why it is not one kernel, of the equations of the program `flat`; `text` shows the kernels;
+    `source` the Python that runs them.
     """
 
-    def __init__(self, program: Program, steps: list[Step], source: str, run: Callable[..., list]):
-        self.program, self.steps, self.source, self.run = program, steps, source, run
+    def __init__(self, program: Program, flat: Program, steps: list[Step], source: str, run: Callable[..., list]):
+        self.program, self.flat, self.steps, self.source, self.run = program, flat, steps, source, run
 
     def __call__(self, *arrays: Any) -> list:
         return self.run(*arrays)
@@ -121,7 +122,7 @@ def _compile(program: Program, fusion: bool) -> Executable:
     addresses = kernel_addresses(kernels) if kernels else []
     source, scope = _Source(a, steps, addresses).finish()
     exec(compile(source, f"<fxgrad {program.name}>", "exec"), scope)
-    return Executable(program, steps, source, scope["run"])
+    return Executable(program, a.program, steps, source, scope["run"])
 
 
 # ---- steps ---------------------------------------------------------------------------------------------------------------
