@@ -24,7 +24,7 @@ from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
 from fxgrad.runtime.stale import glance, reachable
-from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
+from fxgrad.trace.function import Traced, argument_names, as_leaf, aval_of_leaf, canonical, name_of, trace_function
 from fxgrad.trace.guards import Guards, random_state
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace, inline
@@ -197,7 +197,7 @@ class Jitted:
                 self._hits += called
                 return entry, leaves, plain
             self._misses += 1
-            self._note_miss(key, changed or NEW_ARGUMENTS)
+            self._note_miss(key, changed or NEW_ARGUMENTS, args)
 
             def run(*values: Any) -> Any:
                 moving, new_kwargs = tree.unflatten(structure, values)
@@ -245,10 +245,8 @@ class Jitted:
         bound = self._signature.bind(*args, **kwargs)
         return bound.args, bound.kwargs
 
-    def _note_miss(self, key: Any, changed: str) -> None:
-        parameters = tuple(self._signature.parameters) if self._signature is not None else ()
-        names = tuple(n for i, n in enumerate(parameters) if i not in self._static_argnums)
-        miss = Miss(key, next(reversed(self._entries), None), changed, names, parameters)
+    def _note_miss(self, key: Any, changed: str, args: tuple[Any, ...]) -> None:
+        miss = Miss(key, next(reversed(self._entries), None), changed, argument_names(self._f, args))
         self._missed.append(miss)
         if "cache" in config.log:
             sys.stderr.write(f"fxgrad: jit({name_of(self._f)}) traces: {miss.why}\n")

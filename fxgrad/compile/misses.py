@@ -17,16 +17,15 @@ _LONGEST = 80  # characters of a static value
 class Miss(NamedTuple):
     """A call that no trace answered: its key, that of the trace made before (None: there was none), and what had changed.
 
-    A key is (structure of the arguments, avals, which are Python numbers, static arguments by position or name). `names` are
-    the names of the positional arguments that are not static, `parameters` those of all. Words are found when they are asked
-    for, since static arguments print themselves by the user's code.
+    A key is (structure of the arguments, avals, which are Python numbers, static arguments by position or name); `names` are
+    those of the positional arguments. Words are found when they are asked for, since static arguments print themselves by the
+    user's code.
     """
 
     key: tuple
     previous: tuple | None
     changed: str
-    names: tuple[str, ...] = ()
-    parameters: tuple[str, ...] = ()
+    names: list[str]
 
     @property
     def why(self) -> str:
@@ -43,7 +42,7 @@ class Miss(NamedTuple):
         structure, avals, weak, statics = self.key
         if structure != old[0]:
             path, a, b = tree._first_difference(old[0], structure)
-            changes = [f"structure of {self._name(path)}: {tree._details(a, b)}"]
+            changes = [f"structure of {self._name(path)} (first: before, second: now): {tree._details(a, b)}"]
         else:
             paths = _leaf_paths(structure)
             differing = [f"{self._name(p)}: {a} -> {b}" for p, a, b in zip(paths, old[1], avals, strict=True) if a is not b]
@@ -66,11 +65,12 @@ class Miss(NamedTuple):
         group, first, *rest = path
         key = first.key
         if group.key == 0:
-            key = self.names[key] if key < len(self.names) else f"argument {key}"
+            statics = {k for k, _ in self.key[3]}
+            key = [name for i, name in enumerate(self.names) if i not in statics][key]
         return f"{key}{tree.path_string(tuple(rest))}"
 
-    def _static(self, key: Any) -> str:
-        return self.parameters[key] if isinstance(key, int) and key < len(self.parameters) else str(key)
+    def _static(self, key: int | str) -> str:
+        return self.names[key] if isinstance(key, int) and key < len(self.names) else str(key)
 
 
 def _short(value: Any) -> str:

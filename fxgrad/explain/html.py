@@ -46,7 +46,7 @@ _STYLE = """
 .fx th[scope=row], .fx .left { text-align:left; }
 .fx tr.first > * { border-bottom:0; padding-bottom:0; }
 .fx tr.more td { text-align:left; white-space:normal; color:var(--soft); padding-top:1px; }
-.fx tr.more td > div { position:sticky; left:9px; width:max-content; max-width:min(100%, calc(100vw - 62px)); }
+.fx tr.more td > div { position:sticky; left:9px; width:max-content; max-width:min(100%, calc(100vw - 120px)); }
 .fx tr.more td > div > div { padding-left:2.1em; text-indent:-2.1em; overflow-wrap:anywhere; }
 .fx tr.more b { color:var(--ink); font-weight:500; }
 .fx code, .fx pre { font-family:ui-monospace, Menlo, Consolas, monospace; font-size:.9em; }
@@ -83,7 +83,8 @@ def format_page(facts: Facts, limits: Limits) -> str:
     title = escape(f"{facts.name}: explained by fxgrad")
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
     body = "<style>:root { color-scheme: light dark; } body { margin:0; }</style>\n" + _content(facts, limits, "h1")
-    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}\n<style>{_STYLE}</style></head>\n<body class="fx">{body}</body>\n</html>\n'
+    head = f"<head>{head}\n<style>{_STYLE}</style></head>"
+    return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n<body class="fx">{body}</body>\n</html>\n'
 
 
 def format_fragment(facts: Facts, limits: Limits) -> str:
@@ -158,7 +159,10 @@ def _pictures(facts: Facts, limits: Limits) -> list[str]:
         if timed
         else "The least time this machine allows for each step."
     )
-    return out + _section("Time of the steps", [_paragraph(text, "soft"), *_both(lambda w: time_bars(facts, w))])
+    return out + _section(
+        "Time of the steps" if timed else "Least time of the steps",
+        [_paragraph(text, "soft"), *_both(lambda w: time_bars(facts, w))],
+    )
 
 
 def _steps(facts: Facts) -> list[str]:

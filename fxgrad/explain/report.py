@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +49,9 @@ class Explanation:
         return format_text(self.facts, self.limits)
 
     def __repr__(self) -> str:
-        return f"<Explanation of {self.facts.name}: {len(self.facts.steps)} steps>"
+        from fxgrad.explain.text import plural
+
+        return f"<Explanation of {self.facts.name}: {plural(len(self.facts.steps), 'step')}>"
 
     def to_html(self, path: str | Path | None = None) -> str:
         """A page that needs nothing else (no network, no scripts).
@@ -142,11 +144,13 @@ def _unwrap(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Jitt
         else:
             break
     if not isinstance(f, Jitted):
-        name = name_of(given)
+        kind, name = type(given).__name__, name_of(given)
+        known = isinstance(given, (FunctionType, np.ufunc)) and name.isidentifier()
         raise errors.FxTypeError(
-            f"fx.explain takes a jitted function, got '{name}'" + (f", a {type(given).__name__}" if callable(given) else ""),
+            "fx.explain takes a jitted function, got "
+            + (f"'{name}', a {kind}" if callable(given) else f"{kind} {repr(given)[:40]}"),
             why="It shows compiled code, and only fx.jit compiles.",
-            fix=f"Write fx.explain(fx.jit({name if name.isidentifier() else 'f'}), ...) with the arguments of a call.",
+            fix=f"Write fx.explain(fx.jit({name if known else 'f'}), ...) with the arguments of a call.",
         )
     return f, args, kwargs
 

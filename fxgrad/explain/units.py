@@ -11,7 +11,7 @@ _SMALL = ("", "m", "u", "n")
 
 
 def _digits(x: float) -> str:
-    return f"{x:.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 else f"{x:.2f}"
+    return f"{x:.0f}" if x >= 99.95 else f"{x:.1f}" if x >= 9.995 else f"{x:.2f}"
 
 
 def amount(x: float, unit: str) -> str:
@@ -43,8 +43,8 @@ def seconds_of(x: float | None) -> str:
 
 
 def rate(x: float | None, unit: str) -> str:
-    """`97.6 GB/s`, always in billions, so that columns compare."""
-    return "-" if x is None else f"{_digits(x / 1e9)} G{unit}/s"
+    """`97.6 GB/s`, a dash where there is none."""
+    return "-" if x is None else amount(x, f"{unit}/s")
 
 
 def ratio(x: float | None) -> str:

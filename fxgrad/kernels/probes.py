@@ -100,7 +100,7 @@ class StreamKernel(_Probe):
 class PeakKernel(_Probe):
     """Independent chains s = fma(s, x, y) in registers; x and y are the two elements at its first pointer.
 
-    The sums go to the second pointer, at 64 bytes times `lo`, so that the work cannot be left out.
+    The sum of the chains, a vector, goes to the second pointer at 64 bytes times `lo`, so that no work can be left out.
     """
 
     def __init__(self, dtype: np.dtype):
