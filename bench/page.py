@@ -27,13 +27,15 @@ DARK = "--blink-settings=preferredColorScheme=0"
 # Runs in the browser and leaves its findings in the title, since --dump-dom shows the document as it is then.
 PROBE = """<script>
 addEventListener("load", () => {
-  const light = c => c.match(/[\\d.]+/g).slice(0, 3).reduce((sum, x, i) => sum + x * [0.299, 0.587, 0.114][i], 0) / 255;
+  const parts = [0.299, 0.587, 0.114];
+  const light = c => c.match(/[\\d.]+/g).reduce((sum, x, i) => sum + x * (parts[i] ?? 0), 0) / 255;
   const style = getComputedStyle(document.body), all = [...document.querySelectorAll("svg")];
   const shown = all.filter(s => s.getBoundingClientRect().width > 0);
   const box = x => x.getBoundingClientRect();
-  const boxes = shown.flatMap(s => [...s.querySelectorAll("text")].map(t => [box(t), box(s)]));
+  const boxes = shown.flatMap(s => [...s.querySelectorAll("text")].map(t => [t, s].map(box)));
   document.title = "PROBE" + JSON.stringify({
-    width: innerWidth, scroll: document.documentElement.scrollWidth, ground: light(style.backgroundColor), ink: light(style.color),
+    width: innerWidth, scroll: document.documentElement.scrollWidth,
+    ground: light(style.backgroundColor), ink: light(style.color),
     pictures: all.length, shown: shown.length,
     outside: boxes.filter(([t, s]) => t.left < s.left - 1 || t.right > s.right + 1 || t.top < s.top - 1).length,
     smallest: Math.min(...shown.map(s => s.getBoundingClientRect().width / s.viewBox.baseVal.width)),

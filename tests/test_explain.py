@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fxgrad as fx
+from fxgrad.explain import report
 from fxgrad.explain.facts import Block
 from fxgrad.explain.html import format_page
 from fxgrad.explain.report import Explanation, _speed
@@ -499,6 +500,22 @@ def test_damaged_limits_are_measured_again(elsewhere: Path, damage: str, monkeyp
     other = dataclasses.replace(LIMITS, peak_float32=3e11)
     monkeypatch.setattr(machine, "_measure", lambda n: other)
     assert machine_limits(1) == LIMITS and machine_limits(1, again=True) == machine_limits(1) == other
+
+
+def test_limits_that_are_beaten_are_measured_again_once(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Limits("a cpu", 1, "2026-01-01", (Stream("memory", 10**6, 1.0, 1.0, 1.0),), 1.0, 1.0)
+    fast = Limits("a cpu", 1, "2026-01-01", (Stream("memory", 10**6, 1e18, 1e18, 1e18),), 1e18, 1e18)
+    answers, count = [slow, fast], report._threads()
+    monkeypatch.setattr(machine, "_measure", lambda n: answers.pop(0))
+    monkeypatch.setattr(machine, "_kept", {})
+    monkeypatch.setattr(report, "_renewed", set())
+    f = fx.jit(lambda x: np.exp(x))
+    found = quietly(f, ones)
+    assert found.limits == fast == machine_limits(count) and not answers and "Something is faster" not in str(found)
+    answers.append(slow)
+    machine_limits(count, again=True)
+    found = quietly(f, ones)
+    assert found.limits == slow and "Something is faster" in str(found) and "Something is faster" in found.to_html()
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.0, True, "2"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Block", "CacheFacts", "Facts", "KernelFacts", "Line", "MemoryFacts", "Speed", "StepFacts"]
+__all__ = ["Block", "CacheFacts", "Facts", "KernelFacts", "Line", "MemoryFacts", "Speed", "StepFacts", "faster_than_limit"]
 
 
 @dataclass(frozen=True)
@@ -116,3 +116,8 @@ class Facts:
     memory: MemoryFacts
     cache: CacheFacts
     versions: tuple[tuple[str, str], ...]
+
+
+def faster_than_limit(facts: Facts) -> bool:
+    """Whether something took clearly less time than the limits allow, which then are wrong."""
+    return any((s.share or 0) > 1.1 for s in (facts.speed, *(step.speed for step in facts.steps)))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fxgrad.explain.facts import Facts, Line, Speed, StepFacts
+from fxgrad.explain.facts import Facts, Line, Speed, StepFacts, faster_than_limit
 from fxgrad.explain.units import bytes_of, flops_of, percent, rate, ratio, seconds_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def remarks(facts: Facts) -> list[str]:
         out.append("The time of single steps is not measured, only that of whole calls.")
     elif not facts.calls:
         out.append("Nothing was run: an argument is an Aval, which has no values. Times are the least the machine allows.")
-    if any((s.speed.share or 0) > 1.1 for s in facts.steps) or (facts.speed.share or 0) > 1.1:
+    if faster_than_limit(facts):
         out.append(
             "Something is faster than the limit: that was measured on a busier machine. machine_limits(n, again=True) renews it."
         )

@@ -25,9 +25,9 @@ __all__ = ["Limits", "Stream", "cache_size", "machine_limits"]
 _PAGE = 4096
 _FORMS = ("read", "copy", "triad")
 _MEMORY = 256 << 20  # bytes: flat from here on where tried (2 cores of a server whose 480 MB of L3 others share); see `_levels`
-_TRAFFIC = 256 << 20  # bytes in a run of a stream, some milliseconds: threads do not start at the same microsecond
+_TRAFFIC = 128 << 20  # bytes in a run of a stream, some milliseconds: threads do not start at the same microsecond
 _TURNS = 200_000  # of the peak's loop in a run, some milliseconds too
-_RUNS = 6  # the best counts
+_RUNS, _ROUNDS = 3, 2  # the best of all counts; rounds lie apart, since a machine is busy for some time and then is not
 
 
 @dataclass(frozen=True)
@@ -185,12 +185,15 @@ def _measure(threads: int) -> Limits:
     memory = np.empty(levels[-1][1] + _PAGE, np.uint8)
     memory = memory[-memory.ctypes.data % _PAGE :][: levels[-1][1]]
     memory.fill(0)
-    found = []
-    for level, size in levels:
-        rates = [_stream_rate(k.arrays, a, memory[:size], threads) for k, a in zip(streams, addresses, strict=False)]
-        found.append(Stream(level, size, *rates))
-    single, double = (_peak_rate(k, a, threads) for k, a in zip(peaks, addresses[len(streams) :], strict=True))
-    return Limits(llvm.get_host_cpu_name(), threads, time.strftime("%Y-%m-%d"), tuple(found), single, double)
+    rates, peak = np.zeros((len(levels), len(streams))), np.zeros(len(peaks))
+    for _ in range(_ROUNDS):
+        for row, (_, size) in zip(rates, levels, strict=True):
+            now = [_stream_rate(k.arrays, a, memory[:size], threads) for k, a in zip(streams, addresses, strict=False)]
+            np.maximum(row, now, out=row)
+        now = [_peak_rate(k, a, threads) for k, a in zip(peaks, addresses[len(streams) :], strict=True)]
+        np.maximum(peak, now, out=peak)
+    found = [Stream(level, size, *row) for (level, size), row in zip(levels, rates.tolist(), strict=True)]
+    return Limits(llvm.get_host_cpu_name(), threads, time.strftime("%Y-%m-%d"), tuple(found), *peak.tolist())
 
 
 def _stream_rate(count: int, address: int, memory: np.ndarray, threads: int) -> float:
