@@ -212,7 +212,7 @@ def _collect(target: Jitted, entry: Any, executable: Executable, times: _Times, 
         steps=steps,
         kernels=kernels,
         memory=_memory(executable),
-        cache=CacheFacts(traces.size, traces.hits, traces.misses, tuple(m.why for m in target._missed)),
+        cache=CacheFacts(traces.size, traces.hits, traces.misses, tuple(m.why for m in list(target._missed))),
         versions=_versions(),
     )
 

@@ -105,7 +105,8 @@ def machine_limits(threads: int = 1, *, again: bool = False) -> Limits:
 
     Example:
         >>> from fxgrad.runtime.machine import machine_limits
-        >>> machine_limits().peak_float32 > machine_limits().peak_float64 > 0
+        >>> limits = machine_limits(1)
+        >>> limits.triad > 0 and limits.peak_float32 > 0
         True
     """
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
