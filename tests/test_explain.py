@@ -328,16 +328,17 @@ def test_page_is_well_formed_and_needs_nothing(tmp_path: Path) -> None:
     assert (
         page.startswith("<!DOCTYPE html>") and "prefers-color-scheme: dark" in page and ("name", "viewport") in checker.attributes
     )
-    assert checker.seen.count("svg") == 4  # roofline and bars, for wide and for narrow screens
+    pictures = 3 if found.facts.memory.blocks else 2  # roofline, bars, arena
+    assert checker.seen.count("svg") == 2 * pictures  # for wide and for narrow screens
     assert checker.seen.count("tbody") >= len(found.facts.steps) and checker.seen.count("details") == len(found.facts.kernels)
     assert [w for tag, w in checker.words if tag == "th" and w.isdigit()] == [str(s.number) for s in found.facts.steps]
     assert well_formed(found._repr_html_()).seen[0] == "div"
 
 
 def test_every_picture_has_a_title() -> None:
-    page = sample().to_html()
+    page = timed(sample()).to_html()
     pictures = re.findall(r"<svg [^>]*>\n<title>[^<]+</title>", page)
-    assert len(pictures) == page.count("<svg ") == 4 and all('role="img"' in p and "aria-label" in p for p in pictures)
+    assert len(pictures) == page.count("<svg ") == 6 and all('role="img"' in p and "aria-label" in p for p in pictures)
 
 
 def test_all_is_escaped() -> None:
@@ -380,7 +381,7 @@ def test_pictures_of_times_and_arena() -> None:
 def test_a_long_program_shows_its_longest_steps() -> None:
     found = sample()
     steps = tuple(
-        dataclasses.replace(s, number=n, title=f"op{n}", speed=dataclasses.replace(s.speed, limit=float(n)))
+        dataclasses.replace(s, number=n, title=f"op{n}", speed=dataclasses.replace(s.speed, limit=float(n), seconds=None))
         for n in range(1, 101)
         for s in found.facts.steps[:1]
     )

@@ -79,7 +79,7 @@ def test_probes_compute_what_they_say() -> None:
     from fxgrad.runtime.launch import launch
 
     def run(kernel: Any, operands: tuple[np.ndarray, ...], units: int, passes: int = 1) -> None:
-        plan = np.array([units, 1, passes], np.int64)
+        plan = np.array([units, 0, passes], np.int64)
         launch(kernel_addresses([kernel])[0], plan.ctypes.data, id(operands))
 
     n = 3 * STREAM_UNIT // 8

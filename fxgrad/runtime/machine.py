@@ -207,18 +207,18 @@ def _stream_rate(count: int, address: int, memory: np.ndarray, threads: int) -> 
     jobs = []
     for t in range(threads):
         arrays = [memory[(t * count + i) * each :][:each] for i in range(count)]
-        jobs.append((tuple(arrays) if count > 1 else (*arrays, np.empty(units)), np.array([units, 1, passes], np.int64)))
+        jobs.append((tuple(arrays) if count > 1 else (*arrays, np.empty(units)), np.array([units, 0, passes], np.int64)))
     return threads * count * each * passes / _best(address, jobs)
 
 
 def _peak_rate(kernel: Any, address: int, threads: int) -> float:
     inputs = np.array([0.5, 1.0], kernel.dtype)
-    jobs = [((inputs, np.empty(64, np.uint8)), np.array([_TURNS, 1, 1], np.int64)) for _ in range(threads)]
+    jobs = [((inputs, np.empty(64, np.uint8)), np.array([_TURNS, 0, 1], np.int64)) for _ in range(threads)]
     return threads * _TURNS * kernel.flops / _best(address, jobs)
 
 
 def _best(address: int, jobs: Sequence[tuple[tuple[np.ndarray, ...], np.ndarray]]) -> float:
-    """Least seconds of one run of the kernel on all jobs side by side, a thread each."""
+    """Least seconds of one run of the kernel on all jobs side by side, a thread each: their plans say never to split."""
     from fxgrad.runtime.launch import launch
 
     barrier = threading.Barrier(len(jobs))
