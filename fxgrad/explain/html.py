@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fxgrad.explain.facts import Facts, StepFacts
 from fxgrad.explain.pictures import arena_map, roofline, time_bars
-from fxgrad.explain.text import format_line, headline, plural, remarks
+from fxgrad.explain.text import FIGURES, figures, format_line, headline, plural, remarks
 from fxgrad.explain.units import bytes_of, flops_of, percent, rate, ratio, seconds_of
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ _STYLE = """
 .fx .narrow { display:none; }
 @media (max-width: 700px) { .fx .narrow { display:block; } .fx .wide { display:none; } }
 """
-
-_FIGURES = ("in", "out", "flop", "flop/B", "time", "GB/s", "Gflop/s", "of limit")
 
 
 def format_page(facts: Facts, limits: Limits) -> str:
@@ -167,7 +165,7 @@ def _pictures(facts: Facts, limits: Limits) -> list[str]:
 
 def _steps(facts: Facts) -> list[str]:
     left = '<th scope="col" class="left">'
-    head = "".join(f'<th scope="col">{h}</th>' for h in _FIGURES)
+    head = "".join(f'<th scope="col">{h}</th>' for h in FIGURES)
     out = [
         '<div class="scroll" tabindex="0" role="region" aria-label="Steps"><table>',
         f'<thead><tr><th scope="col">step</th>{left}kind</th>{head}{left}bound by</th></tr></thead>',
@@ -176,21 +174,9 @@ def _steps(facts: Facts) -> list[str]:
 
 
 def _figures(s: StepFacts) -> str:
-    p = s.speed
-    speeds = ["-" if x is None else f"{x / 1e9:.3g}" for x in (p.bandwidth, p.rate)]
-    flops = flops_of(p.flops).removesuffix("flop").rstrip()
-    cells = [
-        bytes_of(p.bytes_read),
-        bytes_of(p.bytes_written),
-        flops,
-        ratio(p.intensity),
-        seconds_of(p.seconds),
-        *speeds,
-        percent(p.share),
-    ]
-    figures = "".join(f"<td>{escape(c)}</td>" for c in cells)
-    kind, bound = f'<td class="left">{escape(s.kind)}</td>', f'<td class="left">{escape(p.bound)}</td>'
-    return f'<tr class="first"><th scope="row">{s.number}</th>{kind}{figures}{bound}</tr>'
+    cells = "".join(f"<td>{escape(c)}</td>" for c in figures(s.speed))
+    kind, bound = f'<td class="left">{escape(s.kind)}</td>', f'<td class="left">{escape(s.speed.bound)}</td>'
+    return f'<tr class="first"><th scope="row">{s.number}</th>{kind}{cells}{bound}</tr>'
 
 
 def _details(s: StepFacts) -> str:
@@ -200,7 +186,7 @@ def _details(s: StepFacts) -> str:
     if s.why:
         rows.append(f"<div>stored because: {escape('; '.join(s.why))}</div>")
     rows += [f"<div><code>{escape(format_line(x))}</code></div>" for x in s.lines]
-    return f'<tr class="more"><td></td><td colspan="{len(_FIGURES) + 2}"><div>{"".join(rows)}</div></td></tr>'
+    return f'<tr class="more"><td></td><td colspan="{len(FIGURES) + 2}"><div>{"".join(rows)}</div></td></tr>'
 
 
 def _kernels(facts: Facts) -> list[str]:

@@ -6,15 +6,25 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fxgrad.explain.facts import Facts, Line, Speed, StepFacts, faster_than_limit
+from fxgrad.explain.facts import Facts, Line, Speed, faster_than_limit
 from fxgrad.explain.units import bytes_of, flops_of, percent, rate, ratio, seconds_of
 
 if TYPE_CHECKING:
     from fxgrad.runtime.machine import Limits
 
-__all__ = ["bound_sentence", "format_line", "format_text", "headline", "limits_sentences", "plural", "remarks"]
+__all__ = [
+    "FIGURES",
+    "bound_sentence",
+    "figures",
+    "format_line",
+    "format_text",
+    "headline",
+    "limits_sentences",
+    "plural",
+    "remarks",
+]
 
-_COLUMNS = ("step", "kind", "in", "out", "flops", "flop/B", "time", "GB/s", "Gflop/s", "of limit", "bound by")
+FIGURES = ("time", "of limit", "in", "out", "flop", "flop/B", "GB/s", "Gflop/s")  # of a step, the most telling first
 _SHOWN = 12  # arrays named in one line
 
 
@@ -101,28 +111,21 @@ def _summary(facts: Facts) -> str:
     return "\n".join([headline(facts), *(f"  {name:<11}{text}" for name, text in rows)])
 
 
-def _cells(s: StepFacts) -> list[str]:
-    p = s.speed
+def figures(p: Speed) -> list[str]:
+    """What stands in the columns `FIGURES`."""
+    amounts = [bytes_of(p.bytes_read), bytes_of(p.bytes_written), flops_of(p.flops).removesuffix("flop").rstrip()]
     speeds = ["-" if x is None else f"{x / 1e9:.3g}" for x in (p.bandwidth, p.rate)]
-    time, share = seconds_of(p.seconds), percent(p.share)
-    amounts = [
-        bytes_of(p.bytes_read),
-        bytes_of(p.bytes_written),
-        flops_of(p.flops).removesuffix("flop").rstrip(),
-        ratio(p.intensity),
-    ]
-    return [str(s.number), s.kind, *amounts, time, *speeds, share, p.bound]
+    return [seconds_of(p.seconds), percent(p.share), *amounts, ratio(p.intensity), *speeds]
 
 
 def _steps(facts: Facts) -> str:
     if not facts.steps:
         return "steps: none, the results are arguments or constants"
-    rows = [list(_COLUMNS), *(_cells(s) for s in facts.steps)]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(_COLUMNS))]
-    left = {0: str.rjust, 1: str.ljust, len(_COLUMNS) - 1: str.ljust}
-    lines = [
-        "  ".join(left.get(i, str.rjust)(c, w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in rows
-    ]
+    rows = [["step", "kind", *FIGURES, "bound by"]]
+    rows += [[str(s.number), s.kind, *figures(s.speed), s.speed.bound] for s in facts.steps]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    pad = [str.rjust, str.ljust, *[str.rjust] * len(FIGURES), str.ljust]
+    lines = ["  ".join(to(c, w) for to, c, w in zip(pad, row, widths, strict=True)).rstrip() for row in rows]
     out = ["steps", lines[0]]
     indent = " " * (widths[0] + 2)
     for s, line in zip(facts.steps, lines[1:], strict=True):
