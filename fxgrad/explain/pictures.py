@@ -206,5 +206,5 @@ def arena_map(facts: Facts, width: int) -> str:
         what = f"{b.name}: {bytes_of(b.size)} at {b.offset}, steps {b.first} to {b.last}"
         body.append(_rect(x + 0.5, y2, wide - 1, max(y1 - y2, 1), f"block shade{i % 3}", what))
         if y1 - y2 > 14 and wide > 4 * _LETTER:
-            body.append(_text(x + wide / 2, (y1 + y2) / 2 + 4, _cut(b.name, wide - 4), "middle", "number"))
+            body.append(_text(x + wide / 2, (y1 + y2) / 2 + 4, _cut(b.name, wide - 14), "middle", "number"))
     return _svg(width, height, f"Arena of {facts.name}: which bytes are in use at which step", body)
