@@ -71,7 +71,7 @@ class Product(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of a kernel: its plan and its pointers, each a, b, c or p, the memory for panels, of which there are `panels` bytes.
+    """One run of a kernel: its plan and its pointers, each a, b, c or p, the memory for panels, which has `panels` bytes.
 
     `rows` = (units, unit, rows of a batch), if the result has no gaps and its units of work are rows: unit u is, of batch
     u // units, the rows from (u % units) * unit on.
@@ -111,9 +111,8 @@ def _grain(multiply_adds: int) -> int:
 
 def _rows(p: Product, units: dict[str, int], swapped: bool) -> tuple[int, int, int] | None:
     c, row = p.c, p.n * p.dtype.itemsize
-    whole = (
-        (p.m == 1 or c.row == row) and (p.inner == 1 or c.inner == p.m * row) and (p.outer == 1 or c.outer == p.inner * c.inner)
-    )
+    steps = ((p.m, c.row, row), (p.inner, c.inner, p.m * row), (p.outer, c.outer, p.inner * p.m * row))
+    whole = all(n == 1 or step == usual for n, step, usual in steps)
     return (units["units"], units["unit"], p.m) if whole and not swapped and not units.get("by_columns") else None
 
 
