@@ -375,6 +375,8 @@ def test_pictures_of_times_and_arena() -> None:
     assert page.count('class="time"') == page.count('class="least"') == 2 * len(found.facts.steps)
     assert page.count('class="block shade') == 2 * len(found.facts.memory.blocks) > 0
     assert "v0: 640 B at 0, steps 1 to 2" in page and "50 % of its limit" in page
+    steps = sum(s.speed.seconds or 0 for s in found.facts.steps)
+    assert f"\n  steps      {seconds_of(steps)}, each run by itself\n" in str(found)
     assert "  50 %  " in str(found) and "v1: 640 B at 640, steps 2 to 3" in str(found)
 
 

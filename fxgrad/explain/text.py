@@ -103,6 +103,8 @@ def _summary(facts: Facts) -> str:
         how = f"the best of {facts.groups} groups of {plural(facts.calls, 'call')}, on {plural(facts.threads, 'thread')}"
         rows.append(("a call", f"{seconds_of(s.seconds)}, {how}"))
         rows.append(("that is", f"{rate(s.bandwidth, 'B')}, {rate(s.rate, 'flop')}"))
+        alone = [x for step in facts.steps if (x := step.speed.seconds) is not None]
+        rows += [("steps", f"{seconds_of(sum(alone))}, each run by itself")] if alone else []
     rows.append(("limit", bound_sentence(s)))
     m = facts.memory
     between = f"arguments {bytes_of(m.argument)}, results {bytes_of(m.output)}, in between {bytes_of(m.temp)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -130,6 +131,16 @@ def machine_limits(threads: int = 1, *, again: bool = False) -> Limits:
 
 _kept: dict[Path, Limits] = {}
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked child nobody would release what another thread of the parent held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _stored(path: Path) -> Limits | None:
