@@ -14,13 +14,16 @@ from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce
 
-__all__ = ["Launch", "launches"]
+__all__ = ["Launch", "copy_launch", "launches"]
 
 Ints = tuple[int, ...]
 
 
 class Launch(NamedTuple):
-    """One kernel run: its operands in the order of the pointers, and what it writes."""
+    """One kernel run: its operands in the order of the pointers, and what it writes.
+
+    In a pipeline of several, `scale` is the number of its units a row; 0: it counts the units of the pipeline.
+    """
 
     kernel: Kernel
     plan: np.ndarray
@@ -29,6 +32,7 @@ class Launch(NamedTuple):
     bytes_read: int
     bytes_written: int
     flops: int
+    scale: int = 0
 
 
 class Values:
@@ -129,6 +133,15 @@ def _map(
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in writes)
     return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+
+
+def copy_launch(root: Var, layout: Layout, out: Var) -> Launch:
+    """The kernel that brings a view of a value in order."""
+    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), _target(out.aval)]
+    plan = map_plan(layout.shape, places, 1)
+    source, target = _operands([root.aval, out.aval], plan.modes)
+    touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
+    return Launch(Kernel("map", [source], [], [0], [target]), plan.plan, [root], [out], touched, out.aval.nbytes, 0)
 
 
 def _lanes(task: Task, roots: Sequence[Var]) -> int:
