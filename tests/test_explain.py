@@ -174,17 +174,18 @@ def test_methods_and_partials() -> None:
 
 
 @pytest.mark.parametrize(
-    "f, args",
+    "f,args,steps",
     [
-        (lambda x: x, (ones,)),
-        (lambda x: np.float64(3), (ones,)),
-        (lambda x: np.sum(np.exp(x)), (np.ones((0, 3)),)),
-        (lambda: 1.0, ()),
+        (lambda x: x, (ones,), [("copy", 4000, 4000, 0)]),
+        (lambda x: np.float64(3), (ones,), []),
+        (lambda x: np.sum(np.exp(x)), (np.ones((0, 3)),), []),
+        (lambda: 1.0, (), []),
+        (lambda x: x * 2.0, (np.ones((0, 3)),), [("fill", 0, 0, 0)]),
     ],
 )
-def test_nothing_to_do(f: Any, args: tuple[Any, ...]) -> None:
+def test_no_kernel_at_all(f: Any, args: tuple[Any, ...], steps: list[tuple[str, int, int, int]]) -> None:
     found = quietly(fx.jit(f), *args)
-    assert found.facts.speed.bytes_moved in (0, 8) and found.facts.speed.flops == 0 and not found.facts.kernels
+    assert figures(found) == steps and not found.facts.kernels
     json.dumps(found.as_dict(), allow_nan=False)
     well_formed(found.to_html())
 
@@ -203,6 +204,31 @@ def test_scalars_and_avals() -> None:
     assert "Nothing was run" in str(found) and "Least time" in found.to_html()
     assert_same_bits(jitted(np.ones((1000, 1000), np.float32))[0, 0], np.float32(fx.numpy.tanh(np.float32(1)) * np.float32(2)))
     assert calls == [1]
+
+
+def test_steps_are_timed_one_by_one() -> None:
+    found = quietly(fx.jit(lambda x: np.sort(np.tanh(x) @ x)), np.ones((20, 20)))
+    assert all(s.speed.seconds and s.speed.share and s.speed.bandwidth for s in found.facts.steps)
+    assert {s.kind for s in found.facts.steps} == {"kernel", "host"} and found.facts.threads == fx.get_num_threads()
+
+
+def test_the_memory_plan_is_the_executables() -> None:
+    f = fx.jit(lambda x: np.sort(np.tanh(np.cumsum(x)))[::-1] * np.sum(x))
+    x = np.arange(500.0)
+    memory, planned = quietly(f, x).facts.memory, f.lower(x).compile().memory_analysis()
+    assert (memory.argument, memory.output, memory.peak) == (4000, 4000, planned.peak_bytes)
+    assert memory.temp == planned.temp_bytes + planned.host_bytes > 0
+    assert all(1 <= b.first <= b.last and b.offset + b.size <= planned.temp_bytes for b in memory.blocks) and memory.blocks
+
+
+def test_donated_arguments_are_not_given_up() -> None:
+    f = fx.jit(lambda x, y: x * y + 1, donate_argnums=0)
+    x, y = np.arange(1000.0), np.arange(1000.0)
+    kept = x.copy()
+    memory = quietly(f, x, y).facts.memory
+    assert_same_bits(x, kept)
+    assert x.flags.writeable and memory.peak == 2 * 8000  # the result lies in x
+    assert_same_bits(f(x, y), kept * y + 1)
 
 
 def test_results_and_counts_stay_as_they_are() -> None:
@@ -430,7 +456,7 @@ def test_limits_that_are_beaten_are_measured_again_once(tmp_path: Path, monkeypa
     slow = Limits("a cpu", 1, "2026-01-01", (Stream("memory", 10**6, 1.0, 1.0, 1.0),), 1.0, 1.0)
     fast = Limits("a cpu", 1, "2026-01-01", (Stream("memory", 10**6, 1e18, 1e18, 1e18),), 1e18, 1e18)
     monkeypatch.setattr(fx.config, "cache_dir", str(tmp_path))
-    answers, count = [slow, fast], report._threads()
+    answers, count = [slow, fast], fx.get_num_threads()
     monkeypatch.setattr(machine, "_measure", lambda n: answers.pop(0))
     monkeypatch.setattr(machine, "_kept", {})
     monkeypatch.setattr(report, "_renewed", set())

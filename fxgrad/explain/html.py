@@ -150,7 +150,8 @@ def _pictures(facts: Facts, limits: Limits) -> list[str]:
     out = []
     if any(s.speed.flops and s.speed.intensity for s in facts.steps):
         where = "where each step is" if timed else "where each step could be at best"
-        text = f"Circles show {where}, by its number; lines are what this machine reaches. On a line, nothing is left to gain."
+        square = ", the square the whole call" if timed else ""
+        text = f"Circles show {where}, by its number{square}; lines are what this machine reaches."
         out += _section("Against the machine", [_paragraph(text, "soft"), *_both(lambda w: roofline(facts, limits, w))])
     text = (
         "Outer bar: time. Inner bar: the least time this machine allows."

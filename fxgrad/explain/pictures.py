@@ -93,18 +93,17 @@ def _decades(values: Sequence[float], least: float) -> tuple[float, float]:
 
 
 def roofline(facts: Facts, limits: Limits, width: int) -> str:
-    """Every step that has flops and bytes, under the machine's limits; without times, where it could be at best."""
+    """Every step that has flops and bytes, and the call, under the machine's limits; without times, where it could be at best."""
     points = [s for s in facts.steps if s.speed.flops and s.speed.intensity]
-    timed = [s for s in points if s.speed.rate]
-    whole = facts.speed if facts.speed.flops and facts.speed.intensity and facts.speed.rate and not timed else None
-    rates = [s.speed.rate or s.speed.flops / s.speed.limit for s in points] + ([whole.rate] if whole and whole.rate else [])
+    whole = facts.speed
+    rates = [s.speed.rate or s.speed.flops / s.speed.limit for s in points] + ([whole.rate] if whole.rate else [])
     peaks = (limits.peak_float32, limits.peak_float64)
     ridge = max(peaks) / limits.streams[-1].best
     x_range = _decades([*(s.speed.intensity for s in points if s.speed.intensity), ridge, 0.1], 3)
     axes = _Axes(width, 360, x_range, _decades([*rates, max(peaks), x_range[0] * limits.streams[-1].best * 2], 3))
     body = [*axes.grid(), *_roofs(axes, limits)]
     body += [_point(axes, s) for s in points]
-    if whole and whole.intensity and whole.rate:
+    if whole.intensity and whole.rate:
         x, y = axes.x(whole.intensity), axes.y(whole.rate)
         body.append(
             f'<rect x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12" class="whole"><title>the whole call</title></rect>'

@@ -100,19 +100,22 @@ def explanation(jitted: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
             fix="Call it outside: fx.explain(fx.jit(fx.grad(f)), x) explains a gradient.",
         )
     entry, leaves, _ = target._entry(args, kwargs, called=False)
-    executable: Any = entry.compiled()
     from fxgrad.runtime.machine import machine_limits
+    from fxgrad.runtime.team import get_num_threads
+
+    compiled: Any = entry.compiled()
+    executable = compiled.plain if entry.donated else compiled  # explaining is no reason to give up donated arguments
 
     known = not any(type(x) is Aval for x in leaves)
     arrays = [np.asarray(x) for x in (*entry.captures, *leaves)] if known else None
-    threads = _threads()
-    times = _measure(executable, arrays)
+    threads = get_num_threads()
+    times, memory = _measure(executable, arrays), _memory(compiled)
     limits = machine_limits(threads)
-    facts = _collect(target, entry, executable, times, threads, limits)
+    facts = _collect(target, entry, executable, times, memory, limits)
     if threads not in _renewed and faster_than_limit(facts):  # the limits were taken while the machine was busy
         _renewed.add(threads)
         limits = machine_limits(threads, again=True)
-        facts = _collect(target, entry, executable, times, threads, limits)
+        facts = _collect(target, entry, executable, times, memory, limits)
     return Explanation(facts, limits)
 
 
@@ -138,13 +141,6 @@ def _unwrap(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Jitt
     return f, args, kwargs
 
 
-def _threads() -> int:
-    """How many threads compiled functions use."""
-    import fxgrad
-
-    return getattr(fxgrad, "get_num_threads", lambda: 1)()
-
-
 # ---- measuring -------------------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +156,7 @@ class _Times(NamedTuple):
 def _measure(executable: Executable, arrays: Sequence[np.ndarray] | None) -> _Times:
     if arrays is None:
         return _Times(None, 0, 0, [None] * len(executable.steps))
-    return _Times(*_measure_call(executable, arrays), _measure_steps(executable, arrays))
+    return _Times(*_measure_call(executable, arrays), executable.measure_steps(arrays))
 
 
 def _measure_call(executable: Executable, arrays: Sequence[np.ndarray]) -> tuple[float, int, int]:
@@ -181,16 +177,10 @@ def _measure_call(executable: Executable, arrays: Sequence[np.ndarray]) -> tuple
     return best, groups, n
 
 
-def _measure_steps(executable: Executable, arrays: Sequence[np.ndarray]) -> list[float | None]:
-    """Seconds of each step, where the executor can tell."""
-    measure = getattr(executable, "measure_steps", None)
-    return list(measure(arrays)) if measure is not None else [None] * len(executable.steps)
-
-
 # ---- collecting ------------------------------------------------------------------------------------------------------------
 
 
-def _collect(target: Jitted, entry: Any, executable: Executable, times: _Times, threads: int, limits: Limits) -> Facts:
+def _collect(target: Jitted, entry: Any, executable: Executable, times: _Times, memory: MemoryFacts, limits: Limits) -> Facts:
     kernels, names = _kernels(executable)
     flat = _with_lines(entry.traced.program, executable)
     steps = tuple(
@@ -205,20 +195,20 @@ def _collect(target: Jitted, entry: Any, executable: Executable, times: _Times, 
         captured=tuple(avals[:captured]),
         results=tuple(str(v.aval) for v in entry.program.outputs),
         operations=len(flat.eqns),
-        threads=threads,
+        threads=limits.threads,
         groups=times.groups,
         calls=times.calls,
         speed=_total(steps, times.seconds),
         steps=steps,
         kernels=kernels,
-        memory=_memory(executable),
+        memory=memory,
         cache=CacheFacts(traces.size, traces.hits, traces.misses, tuple(m.why for m in list(target._missed))),
         versions=_versions(),
     )
 
 
 def _kernels_of(step: Step) -> list[Any]:
-    return [] if step.launch is None else [step.launch.kernel]
+    return [launch.kernel for launch in step.launches]
 
 
 def _kernels(executable: Executable) -> tuple[tuple[KernelFacts, ...], dict[str, str]]:
@@ -237,7 +227,7 @@ def _kernels(executable: Executable) -> tuple[tuple[KernelFacts, ...], dict[str,
 def _with_lines(own: Program, executable: Executable) -> Program:
     """The flat program of this very function: compiled code is shared by functions of one structure, their lines are not."""
     flat = flatten(own)
-    return flat if flat == executable.flat else executable.flat
+    return flat if flat == executable.program else executable.program
 
 
 def _step(number: int, step: Step, flat: Program, kernels: tuple[str, ...], seconds: float | None, limits: Limits) -> StepFacts:
@@ -285,20 +275,11 @@ def _total(steps: Sequence[StepFacts], seconds: float | None) -> Speed:
 
 
 def _memory(executable: Executable) -> MemoryFacts:
-    """The plan: what arguments and results take, what lies in between, and the most there is at a time."""
-    program = executable.program
-    argument = sum(v.aval.nbytes for v in program.inputs)
-    output = sum(v.aval.nbytes for v in program.outputs)
-    kept = {v for v in executable.flat.outputs if type(v) is Var}
-    last = {v: i for i, s in enumerate(executable.steps) for v in (*s.reads, *s.writes)}
-    alive = {v: v.aval.nbytes for v in kept if v in last}
-    temp = 0
-    for i, step in enumerate(executable.steps):
-        alive |= {v: v.aval.nbytes for v in step.writes}
-        temp = max(temp, sum(n for v, n in alive.items() if v not in kept))
-        alive = {v: n for v, n in alive.items() if v in kept or last[v] > i}
-    blocks = tuple(Block(*b) for b in getattr(executable, "arena", ()))
-    return MemoryFacts(argument, output, temp, argument + output + temp, blocks)
+    """The plan: what arguments and results take, what lies in between, and where that is in the arena."""
+    m, memory = executable.memory_analysis(), executable.memory
+    lives = [(v, memory.places[v].offset, first, last) for v, (first, last) in memory.lives.items()]
+    blocks = tuple(Block(str(v.aval), offset, v.aval.nbytes, first + 1, last + 1) for v, offset, first, last in lives)
+    return MemoryFacts(m.argument_bytes, m.output_bytes, m.temp_bytes + m.host_bytes, m.peak_bytes, blocks)
 
 
 def _versions() -> tuple[tuple[str, str], ...]:

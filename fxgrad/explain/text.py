@@ -65,9 +65,7 @@ def limits_sentences(limits: Limits) -> list[str]:
 def remarks(facts: Facts) -> list[str]:
     """What to bear in mind when reading the figures."""
     out = []
-    if facts.calls and facts.steps and all(s.speed.seconds is None for s in facts.steps):
-        out.append("The time of single steps is not measured, only that of whole calls.")
-    elif not facts.calls:
+    if not facts.calls:
         out.append("Nothing was run: an argument is an Aval, which has no values. Times are the least the machine allows.")
     if faster_than_limit(facts):
         out.append(
