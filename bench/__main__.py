@@ -31,9 +31,8 @@ PEERS = ("torch", "jax", "autograd", "scipy", "numexpr", "numba")
 
 def run_case(args: argparse.Namespace) -> None:
     """In the child: measure and leave the result as JSON."""
-    from bench.run import Run
-
     import fxgrad
+    from bench.run import Run
 
     run = Run(args.repeat, args.threads, args.tiny)
     groups = importlib.import_module(f"bench.cases.{args.only[0]}").measure(run)
@@ -65,7 +64,10 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--repeat", type=int, default=9, help="blocks of each contender, at least 7 (default 9)")
     parser.add_argument(
-        "--threads", type=int, default=cores(), help="threads of every contender (default: all cores); some cases also run with one"
+        "--threads",
+        type=int,
+        default=cores(),
+        help="threads of every contender (default: all cores); some cases also run with one",
     )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes and few blocks, to see that every case runs")

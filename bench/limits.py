@@ -1,54 +1,33 @@
-"""What the machine itself can do, measured."""
+"""What the machine itself can do, measured in the process that compares with it."""
 
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 
-__all__ = ["Limits", "machine_limits"]
+from fxgrad.runtime.machine import machine_limits
 
-ELEMENTS = 10_000_000
+__all__ = ["Limits", "measured_limits"]
+
+SIDE = 1024
 TRIES = 12
 
 
 @dataclass(frozen=True)
 class Limits:
-    """triad and read: bytes a second, streaming (two arrays read and one written; one read); matmul: flops a second by dtype."""
+    """Streams over memory in bytes a second (triad: two arrays read, one written), fma and matmul in flops a second by dtype."""
 
-    triad: float
     read: float
+    triad: float
+    fma: dict[str, float]
     matmul: dict[str, float]
 
 
-@cache
-def _triad() -> Any:
-    @numba.njit("void(f4[::1], f4[::1], f4[::1], f4, i8, i8)", nogil=True)
-    def triad(a: Any, b: Any, c: Any, s: Any, lo: Any, hi: Any) -> None:
-        for i in range(lo, hi):
-            a[i] = b[i] + s * c[i]
-
-    return triad
-
-
-@cache
-def _read() -> Any:
-    @numba.njit("f4(f4[::1], i8, i8)", nogil=True, fastmath=True)
-    def read(a: Any, lo: Any, hi: Any) -> Any:
-        total = np.float32(0)
-        for i in range(lo, hi):
-            total += a[i]
-        return total
-
-    return read
-
-
-def _best(f: Any) -> float:
+def _best(f: Callable[[], Any]) -> float:
     best = np.inf
     for _ in range(TRIES):
         start = time.perf_counter()
@@ -57,23 +36,14 @@ def _best(f: Any) -> float:
     return best
 
 
-def _bandwidth(threads: int) -> tuple[float, float]:
-    a, b, c = (np.ones(ELEMENTS, np.float32) for _ in range(3))
-    edges = [ELEMENTS * i // threads for i in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-
-        def together(f: Any) -> float:
-            return _best(lambda: list(pool.map(lambda i: f(edges[i], edges[i + 1]), range(threads))))
-
-        triad = together(lambda lo, hi: _triad()(a, b, c, np.float32(3), lo, hi))
-        read = together(lambda lo, hi: _read()(a, lo, hi))
-    return 3 * a.nbytes / triad, a.nbytes / read
-
-
 def _matmul(dtype: str) -> float:
-    x = np.random.default_rng(0).standard_normal((1024, 1024)).astype(dtype)
-    return 2 * 1024**3 / _best(lambda: x @ x)
+    """Flops a second of NumPy's product of two square matrices, with the threads its BLAS has in this process."""
+    x = np.random.default_rng(0).standard_normal((SIDE, SIDE)).astype(dtype)
+    return 2 * SIDE**3 / _best(lambda: x @ x)
 
 
-def machine_limits(threads: int) -> Limits:
-    return Limits(*_bandwidth(threads), {dtype: _matmul(dtype) for dtype in ("float32", "float64")})
+def measured_limits(threads: int) -> Limits:
+    """Measured anew, not those remembered: the machine may have other tenants, whose load changes."""
+    found = machine_limits(threads, again=True)
+    fma = {"float32": found.peak_float32, "float64": found.peak_float64}
+    return Limits(found.read, found.triad, fma, {dtype: _matmul(dtype) for dtype in fma})

@@ -15,10 +15,23 @@ import numpy as np
 
 import fxgrad as fx
 
-__all__ = ["EAGER", "FXGRAD", "JAX", "TORCH", "Peers", "Spelling", "contenders", "difference", "environment", "leaves", "version_of"]
+__all__ = [
+    "EAGER",
+    "FXGRAD",
+    "JAX",
+    "TORCH",
+    "Peers",
+    "Spelling",
+    "contenders",
+    "difference",
+    "environment",
+    "leaves",
+    "version_of",
+]
 
 FXGRAD, EAGER, JAX = "fxgrad jit", "fxgrad eager", "jax jit"
 TORCH = ("torch eager", "torch compiled")
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "FXGRAD_NUM_THREADS", "NPROC")
 
 
@@ -69,7 +82,7 @@ class Peers:
     def jax(self) -> Any:
         return self.module("jax")
 
-    def torch_compile(self) -> Callable[[Callable], Callable] | None:
+    def torch_compile(self) -> Compiler | None:
         """torch.compile for fixed shapes, or None and a remark where there is no C++ compiler."""
         if self.torch is None:
             return None
@@ -92,7 +105,7 @@ class Spelling:
     plain: Callable[..., Any]
     fxgrad: Callable[..., Any] | None = None
     jax: Callable[..., Any] | None = None
-    torch: Callable[..., Any] | None | bool = None
+    torch: Callable[..., Any] | bool | None = None
     numpy: bool = True
     compiled: bool = True
     numexpr: str | None = None

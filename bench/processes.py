@@ -16,7 +16,7 @@ SECONDS = 300  # a process that takes longer hangs
 
 
 def fresh(script: str, cache: str) -> Any:
-    """What a Python script prints as JSON on its last line, run from the project's root with its own cache of compiled kernels."""
+    """What a script prints as JSON on its last line; it runs in the project's root, its compiled kernels are kept in `cache`."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     # Where writing bytecode is switched off, every import of a source tree compiles it again; that is not what is measured.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}

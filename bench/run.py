@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.limits import Limits, machine_limits
+from bench.limits import Limits, measured_limits
 from bench.peers import Peers, difference
 from bench.timing import Group, Row, Target, exact, interleave
 
@@ -41,7 +41,7 @@ class Run:
 
     def limits(self, group: Group) -> Limits:
         """The machine's limits, measured now and kept with the table."""
-        found = machine_limits(self.threads)
+        found = measured_limits(self.threads)
         group.limits = {"triad": found.triad, "read": found.read, **{f"matmul {k}": v for k, v in found.matmul.items()}}
         return found
 

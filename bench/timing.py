@@ -32,7 +32,7 @@ class Target:
     """What was asked for of `contender`, in comparison with the best of `against`.
 
     kind "ratio": at most `limit` times as much; "share": the best of `against`, a limit of the machine, is at least `limit` of it;
-    "most": at most `limit` seconds, with nothing to compare. `work` is the name under which targets of several rows are summed up.
+    "most": at most `limit` seconds, with nothing to compare. `work` names it in the summary, where rows of one name share a line.
     """
 
     work: str
@@ -132,7 +132,8 @@ def exact(value: float) -> Timing:
 def park() -> None:
     """Sleep until no thread of the process runs any more.
 
-    Teams of OpenMP and OpenBLAS spin for tens of milliseconds after their last work and would take a core from whoever is timed next.
+    Teams of OpenMP and OpenBLAS spin after their last work (measured: 20 and 100 ms) and would take a core from whoever is timed
+    next.
     """
     end = time.perf_counter() + PARK_LIMIT
     while time.perf_counter() < end:
@@ -167,8 +168,8 @@ def interleave(
 ) -> dict[str, Timing]:
     """Time each contender in `repeat` blocks of about `block` seconds, taking turns.
 
-    Each block follows a pause, until nobody's threads spin any more, and one call that is not timed. The order rotates: nobody always
-    follows the same peer. Contenders return only when their result is there (peers with asynchronous dispatch must block on it).
+    Each block follows a pause, until nobody's threads spin any more, and one call that is not timed. The order rotates: nobody
+    always follows the same peer. Contenders return only when their result is there (asynchronous ones must block on it).
     """
     names = list(contenders)
     calls = {name: _warm(contenders[name], block, warm) for name in names}

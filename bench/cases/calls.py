@@ -85,10 +85,17 @@ def product(xp: Any, x: Any, y: Any) -> Any:
 def operations(run: Run) -> Group:
     group = run.group("eager_call", "One operation without jit", EAGER)
     jax, torch = run.peers.jax, run.peers.torch
-    for label, f, shape in (("np.exp(x), 10 elements", exp, (10,)), ("x @ y, 10 elements", product, (10,)), ("x @ y, 10x10", product, (10, 10))):
+    for label, f, shape in (
+        ("np.exp(x), 10 elements", exp, (10,)),
+        ("x @ y, 10 elements", product, (10,)),
+        ("x @ y, 10x10", product, (10, 10)),
+    ):
         for dtype in ("float32", "float64"):
             x, y = (np.linspace(0.1, k, int(np.prod(shape))).astype(dtype).reshape(shape) for k in (1, 2))
-            found: dict[str, Callable[[], Any]] = {EAGER: lambda f=f, x=x, y=y: f(fnp, x, y), "numpy": lambda f=f, x=x, y=y: f(np, x, y)}
+            found: dict[str, Callable[[], Any]] = {
+                EAGER: lambda f=f, x=x, y=y: f(fnp, x, y),
+                "numpy": lambda f=f, x=x, y=y: f(np, x, y),
+            }
             if jax is not None:
                 jx, jy = jax.numpy.asarray(x), jax.numpy.asarray(y)
                 found[JAX_EAGER] = lambda f=f, x=jx, y=jy: f(jax.numpy, x, y).block_until_ready()

@@ -68,7 +68,10 @@ def spelling(name: str, peers: Peers) -> Spelling:
     if peers.torch is not None:
         torch_function = getattr(peers.torch, function.torch or name)
     return Spelling(
-        lambda xp, a: plain(a), jax=lambda xp, a: jax_function(a), torch=lambda torch, a: torch_function(a), numexpr=function.numexpr
+        lambda xp, a: plain(a),
+        jax=lambda xp, a: jax_function(a),
+        torch=lambda torch, a: torch_function(a),
+        numexpr=function.numexpr,
     )
 
 

@@ -71,7 +71,9 @@ def sampled(run: Run, programs: Mapping[str, str], with_warm: bool) -> dict[str,
         for name, program in programs.items():
             with tempfile.TemporaryDirectory() as cache:
                 for column in (COLD, WARM) if with_warm else (COLD,):
-                    found[name].setdefault(column, []).append(fresh(SCRIPT.format(setup=SETUPS["fxgrad"], program=program), cache))
+                    found[name].setdefault(column, []).append(
+                        fresh(SCRIPT.format(setup=SETUPS["fxgrad"], program=program), cache)
+                    )
                 if run.peers.jax is not None:
                     found[name].setdefault(JAX, []).append(fresh(SCRIPT.format(setup=SETUPS["jax"], program=program), cache))
     return found
