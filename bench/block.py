@@ -24,7 +24,7 @@ def example(array_module: Any = None) -> Any:
         module = sys.modules[name] = importlib.util.module_from_spec(spec)  # torch.compile imports it by its name
         spec.loader.exec_module(module)
         if array_module is not None:
-            module.np = array_module
+            module.np = array_module  # type: ignore[attr-defined]
     return sys.modules[name]
 
 

@@ -99,14 +99,13 @@ class Spelling:
     """A computation as the users of each library write it: functions of (array module, *arrays).
 
     `plain` is NumPy code, which fxgrad compiles and JAX compiles with jax.numpy in place of numpy, unless `fxgrad` or `jax` say
-    otherwise. `torch` gets torch as its module; `numexpr` is text over a, b, c. False leaves a library out.
+    otherwise. `torch` gets torch as its module; `numexpr` is text over a, b, c.
     """
 
     plain: Callable[..., Any]
     fxgrad: Callable[..., Any] | None = None
     jax: Callable[..., Any] | None = None
-    torch: Callable[..., Any] | bool | None = None
-    numpy: bool = True
+    torch: Callable[..., Any] | None = None
     compiled: bool = True
     numexpr: str | None = None
 
@@ -114,14 +113,12 @@ class Spelling:
 def contenders(peers: Peers, spelling: Spelling, args: list[np.ndarray]) -> dict[str, Callable[[], Any]]:
     """Everybody who can compute it, by column, as functions that return the finished result."""
     jitted = fx.jit(partial(spelling.fxgrad or spelling.plain, np))
-    found: dict[str, Callable[[], Any]] = {FXGRAD: lambda: jitted(*args)}
-    if spelling.numpy:
-        found["numpy"] = lambda: spelling.plain(np, *args)
+    found: dict[str, Callable[[], Any]] = {FXGRAD: lambda: jitted(*args), "numpy": lambda: spelling.plain(np, *args)}
     if peers.jax is not None:
         compiled = peers.jax.jit(partial(spelling.jax or spelling.plain, peers.jax.numpy))
         arrays, ready = [peers.jax.numpy.asarray(v) for v in args], peers.jax.block_until_ready
         found[JAX] = lambda: ready(compiled(*arrays))
-    if spelling.torch is not False and peers.torch is not None:
+    if peers.torch is not None:
         tensors = [peers.torch.from_numpy(v) for v in args]
         eager = partial(spelling.torch or spelling.plain, peers.torch)
         found[TORCH[0]] = lambda: eager(*tensors)

@@ -69,9 +69,9 @@ class Run:
         """Append to the table and tell."""
         group.rows.append(row)
         base = row.times.get(group.base)
-        others = [(name, t) for name, t in row.times.items() if base and name != group.base]
-        ratios = ", ".join(f"{name} {base.median / t.median:.2f}" for name, t in others)
-        print(f"  {time.strftime('%H:%M:%S')} {row.label}" + (f": {group.base} / {ratios}" if ratios else ""), flush=True)
+        others = [] if base is None else [f"{k} {base.median / t.median:.2f}" for k, t in row.times.items() if k != group.base]
+        ratios = f": {group.base} / {', '.join(others)}" if others else ""
+        print(f"  {time.strftime('%H:%M:%S')} {row.label}{ratios}", flush=True)
 
     def agreed(self, label: str, contenders: Mapping[str, Callable[[], Any]], tolerance: float) -> dict[str, Callable[[], Any]]:
         """Those that run; WrongResult if their results differ by more than the tolerance, relative to the largest element."""

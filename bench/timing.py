@@ -31,8 +31,8 @@ class Timing:
 class Target:
     """What was asked for of `contender`, in comparison with the best of `against`.
 
-    kind "ratio": at most `limit` times as much; "share": the best of `against`, a limit of the machine, is at least `limit` of it;
-    "most": at most `limit` seconds, with nothing to compare. `work` names it in the summary, where rows of one name share a line.
+    kind "ratio": at most `limit` times as much; "share": `against`, a limit of the machine, is at least `limit` of it; "most": at
+    most `limit` seconds, with nothing to compare. `work` names it in the summary, where rows of one name share a line.
     """
 
     work: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def decayed(xp: Any, p: dict[str, Any]) -> Any:
     return {name: v * 0.9 for name, v in p.items()}
 
 
-def dict_contenders(run: Run, f: Callable, p: dict[str, np.ndarray]) -> dict[str, Callable[[], Any]]:
+def dict_contenders(run: Run, f: Callable[..., Any], p: dict[str, np.ndarray]) -> dict[str, Callable[[], Any]]:
     jitted = fx.jit(lambda p: f(np, p))
     found: dict[str, Callable[[], Any]] = {FXGRAD: lambda: jitted(p), "numpy": lambda: f(np, p)}
     jax, torch = run.peers.jax, run.peers.torch
@@ -67,9 +68,9 @@ def jit_call(run: Run) -> Group:
         args = [np.linspace(0.1, k, 10).astype(dtype) for k in (1, 2, 3)]
         run.row(group, label, contenders(run.peers, Spelling(f), args), 1e-5, targets)
     p = {f"p{i:02}": np.linspace(0.1, 1.0 + i, 10).astype(np.float32) for i in range(PARAMETERS)}
-    for label, f in (("a dict of 16 arrays to its sum of squares", norm), ("a dict of 16 arrays to another", decayed)):
+    for label, g in (("a dict of 16 arrays to its sum of squares", norm), ("a dict of 16 arrays to another", decayed)):
         target = Target(label.replace("a dict", "call, a dict"), FXGRAD, 0.6, (JAX,))
-        run.row(group, label, dict_contenders(run, f, p), 1e-5, [target])
+        run.row(group, label, dict_contenders(run, g, p), 1e-5, [target])
     group.notes.append("JAX and torch are given their own arrays and return such; fxgrad takes and returns numpy.ndarray.")
     return group
 
@@ -82,9 +83,19 @@ def product(xp: Any, x: Any, y: Any) -> Any:
     return xp.matmul(x, y)
 
 
+def eager_contenders(run: Run, f: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
+    found: dict[str, Callable[[], Any]] = {EAGER: partial(f, fnp, x, y), "numpy": partial(f, np, x, y)}
+    jax, torch = run.peers.jax, run.peers.torch
+    if jax is not None:
+        jx, jy = jax.numpy.asarray(x), jax.numpy.asarray(y)
+        found[JAX_EAGER] = lambda: f(jax.numpy, jx, jy).block_until_ready()
+    if torch is not None:
+        found[TORCH[0]] = partial(f, torch, torch.from_numpy(x), torch.from_numpy(y))
+    return found
+
+
 def operations(run: Run) -> Group:
     group = run.group("eager_call", "One operation without jit", EAGER)
-    jax, torch = run.peers.jax, run.peers.torch
     for label, f, shape in (
         ("np.exp(x), 10 elements", exp, (10,)),
         ("x @ y, 10 elements", product, (10,)),
@@ -92,18 +103,8 @@ def operations(run: Run) -> Group:
     ):
         for dtype in ("float32", "float64"):
             x, y = (np.linspace(0.1, k, int(np.prod(shape))).astype(dtype).reshape(shape) for k in (1, 2))
-            found: dict[str, Callable[[], Any]] = {
-                EAGER: lambda f=f, x=x, y=y: f(fnp, x, y),
-                "numpy": lambda f=f, x=x, y=y: f(np, x, y),
-            }
-            if jax is not None:
-                jx, jy = jax.numpy.asarray(x), jax.numpy.asarray(y)
-                found[JAX_EAGER] = lambda f=f, x=jx, y=jy: f(jax.numpy, x, y).block_until_ready()
-            if torch is not None:
-                tx, ty = torch.from_numpy(x), torch.from_numpy(y)
-                found[TORCH[0]] = lambda f=f, x=tx, y=ty: f(torch, x, y)
-            target = [] if shape == (10, 10) else [Target(f"eager {label}", EAGER, 0.4, (JAX_EAGER,))]
-            run.row(group, f"{label}, {dtype}", found, 1e-5, target)
+            target = Target(f"eager {label}", EAGER, 0.4, (JAX_EAGER,))
+            run.row(group, f"{label}, {dtype}", eager_contenders(run, f, x, y), 1e-5, [target] if "elements" in label else [])
     return group
 
 

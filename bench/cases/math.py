@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -59,18 +60,12 @@ def spelling(name: str, peers: Peers) -> Spelling:
         plain = getattr(scipy.special, function.scipy)
     else:
         plain = getattr(np, name)
-    jax_function = torch_function = None
     if peers.jax is not None:
-        import jax.numpy
-        import jax.scipy.special
-
-        jax_function = attribute(jax, function.jax or f"numpy.{name}")
-    if peers.torch is not None:
-        torch_function = getattr(peers.torch, function.torch or name)
+        importlib.import_module("jax.scipy.special")  # jax alone does not have it
     return Spelling(
         lambda xp, a: plain(a),
-        jax=lambda xp, a: jax_function(a),
-        torch=lambda torch, a: torch_function(a),
+        jax=lambda xp, a: attribute(peers.jax, function.jax or f"numpy.{name}")(a),
+        torch=lambda torch, a: getattr(torch, function.torch or name)(a),
         numexpr=function.numexpr,
     )
 

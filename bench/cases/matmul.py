@@ -34,7 +34,7 @@ def square(run: Run, dtype: str, name: str) -> Group:
                 plain = not left and not right
                 # The peers that are no target only where nothing is transposed: the table is long enough.
                 f: Callable = partial(product, left, right)
-                found = contenders(run.peers, Spelling(f, torch=None if plain else False, compiled=False), [a, b])
+                found = contenders(run.peers, Spelling(f, compiled=False), [a, b])
                 found = found if plain else {k: v for k, v in found.items() if k in (FXGRAD, "numpy")}
                 target = Target(f"matmul {dtype}, {_threads(run)}", FXGRAD, 1.05, ("numpy",))
                 label = f"{n}: {'a.T' if left else 'a'} @ {'b.T' if right else 'b'}"

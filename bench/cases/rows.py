@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,20 +49,20 @@ WORK = {
 
 def pullbacks(peers: Peers, spelling: Spelling, args: list[np.ndarray], ct: np.ndarray) -> dict[str, Callable[[], Any]]:
     """The cotangents of all arguments for a cotangent of the result."""
-    jitted = fx.jit(lambda ct, *xs: fx.vjp(lambda *xs: spelling.plain(np, *xs), *xs)[1](ct))
+    jitted = fx.jit(lambda ct, *xs: fx.vjp(partial(spelling.plain, np), *xs)[1](ct))
     found: dict[str, Callable[[], Any]] = {FXGRAD: lambda: jitted(ct, *args)}
     if peers.jax is not None:
-        jax, f = peers.jax, spelling.jax or spelling.plain
-        compiled = jax.jit(lambda ct, *xs: jax.vjp(lambda *xs: f(jax.numpy, *xs), *xs)[1](ct))
+        jax, jax_f = peers.jax, partial(spelling.jax or spelling.plain, peers.jax.numpy)
+        compiled = jax.jit(lambda ct, *xs: jax.vjp(jax_f, *xs)[1](ct))
         arrays = [jax.numpy.asarray(v) for v in (ct, *args)]
         found[JAX] = lambda: jax.block_until_ready(compiled(*arrays))
     if peers.torch is not None:
-        torch = peers.torch
+        torch, torch_f = peers.torch, partial(spelling.torch or spelling.plain, peers.torch)
         tensors, tct = [torch.from_numpy(v.copy()).requires_grad_() for v in args], torch.from_numpy(ct)
-        found[TORCH[0]] = lambda: torch.autograd.grad(spelling.torch(torch, *tensors), tensors, tct)
+        found[TORCH[0]] = lambda: torch.autograd.grad(torch_f(*tensors), tensors, tct)
         compiler = peers.torch_compile()
         if compiler is not None:
-            fused = compiler(lambda *xs: spelling.torch(torch, *xs))
+            fused = compiler(torch_f)
             found[TORCH[1]] = lambda: torch.autograd.grad(fused(*tensors), tensors, tct)
     return found
 
