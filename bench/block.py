@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fxgrad as fx
+from bench.peers import Compiler
 
 __all__ = ["Problem", "example"]
 
@@ -26,6 +27,23 @@ def example(array_module: Any = None) -> Any:
         if array_module is not None:
             module.np = array_module  # type: ignore[attr-defined]
     return sys.modules[name]
+
+
+def fused_loss(torch: Any, p: dict[str, Any], x: Any, target: Any, heads: int) -> Any:
+    """The example's `torch_loss` with scaled_dot_product_attention, as users of torch write it for speed."""
+    f, a, m = torch.nn.functional, p["attention"], p["mlp"]
+    batch, length, width = x.shape
+
+    def norm(q: dict[str, Any], h: Any) -> Any:
+        return f.layer_norm(h, (width,), q["gain"], q["bias"], example().NORM_EPS)
+
+    split = (norm(p["norm1"], x) @ a["qkv_weight"] + a["qkv_bias"]).reshape(batch, length, 3, heads, width // heads)
+    query, key, value = (split[:, :, i].permute(0, 2, 1, 3) for i in range(3))
+    mixed = f.scaled_dot_product_attention(query, key, value, is_causal=True).permute(0, 2, 1, 3).reshape(x.shape)
+    x = x + mixed @ a["out_weight"] + a["out_bias"]
+    hidden = norm(p["norm2"], x) @ m["up_weight"] + m["up_bias"]
+    y = x + f.gelu(hidden, approximate="tanh") @ m["down_weight"] + m["down_bias"]
+    return f.mse_loss(y, target)
 
 
 class Problem:
@@ -62,13 +80,14 @@ class Problem:
         step = autograd.value_and_grad(lambda both: loss(*both))
         return lambda: step((self.params, self.x))
 
-    def torch(self, torch: Any, wrap: Callable[[Callable], Callable] = lambda f: f) -> Callable[[], Any]:
-        """Gradients in the order of `leaves`: of the parameters, sorted, and the input."""
+    def torch(self, torch: Any, wrap: Compiler = lambda f: f, fused: bool = False) -> Callable[[], Any]:
+        """Gradients in the order of `leaves`: of the parameters, sorted, and the input; `fused` takes torch's own attention."""
         ordered = {g: {k: self.params[g][k] for k in sorted(self.params[g])} for g in sorted(self.params)}
         params = {g: {k: torch.from_numpy(a.copy()).requires_grad_() for k, a in q.items()} for g, q in ordered.items()}
         x, target = torch.from_numpy(self.x.copy()).requires_grad_(), torch.from_numpy(self.target)
         inputs = [a for q in params.values() for a in q.values()] + [x]
-        loss = wrap(lambda params, x, target: self.example.torch_loss(torch, params, x, target, self.size.heads))
+        spelled = fused_loss if fused else self.example.torch_loss
+        loss = wrap(lambda params, x, target: spelled(torch, params, x, target, self.size.heads))
 
         def step() -> Any:
             value = loss(params, x, target)
