@@ -17,9 +17,11 @@ import fxgrad as fx
 
 __all__ = [
     "EAGER",
+    "FUSED_ATTENTION",
     "FXGRAD",
     "JAX",
     "TORCH",
+    "Compiler",
     "Peers",
     "Spelling",
     "contenders",
@@ -31,6 +33,7 @@ __all__ = [
 
 FXGRAD, EAGER, JAX = "fxgrad jit", "fxgrad eager", "jax jit"
 TORCH = ("torch eager", "torch compiled")
+FUSED_ATTENTION = "torch eager, own attention"
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "FXGRAD_NUM_THREADS", "NPROC")
 

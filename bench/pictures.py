@@ -15,7 +15,8 @@ __all__ = ["draw"]
 # One colour a library in all pictures, light where it runs without a compiler.
 COLOURS = {
     "fxgrad jit": "#c1272d", "fxgrad eager": "#eb9c9f", "numpy": "#4d77cf", "jax jit": "#2a9d5c", "jax eager": "#94d0ae",
-    "torch eager": "#f6b26b", "torch compiled": "#e06c00", "numexpr": "#8e6bbf", "autograd": "#8c8c8c",
+    "torch eager": "#f6b26b", "torch eager, own attention": "#ffd966", "torch compiled": "#e06c00",
+    "numexpr": "#8e6bbf", "autograd": "#8c8c8c",
     "fxgrad, empty cache": "#eb9c9f", "fxgrad, warm cache": "#c1272d",
 }  # fmt: skip
 SPARE = ("#c1272d", "#4d77cf", "#2a9d5c", "#e06c00")

@@ -263,7 +263,13 @@ def test_the_block_is_the_same_for_everybody() -> None:
     import torch
 
     problem = Problem((2, 4, 8, 2), "float64")
-    steps = [problem.fxgrad(), problem.fxgrad(jit=False), problem.torch(torch), problem.autograd(autograd)]
+    steps = [
+        problem.fxgrad(),
+        problem.fxgrad(jit=False),
+        problem.torch(torch),
+        problem.torch(torch, fused=True),
+        problem.autograd(autograd),
+    ]
     first = steps[0]()
     assert len(leaves(first)) == 14
     assert max(difference(step(), first) for step in steps) < 1e-12

@@ -6,7 +6,7 @@ import sys
 import tempfile
 
 from bench.cases.transformer import LARGE
-from bench.peers import FXGRAD, JAX, TORCH
+from bench.peers import FUSED_ATTENTION, FXGRAD, JAX, TORCH
 from bench.processes import fresh
 from bench.run import Run
 from bench.timing import Group, Row, Target, summary
@@ -39,6 +39,7 @@ PROGRAMS = {
     FXGRAD: "small.fxgrad()(); step = large.fxgrad()",
     JAX: "small.jax(peers.jax)(); step = large.jax(peers.jax)",
     TORCH[0]: "small.torch(peers.torch)(); step = large.torch(peers.torch)",
+    FUSED_ATTENTION: "small.torch(peers.torch, fused=True)(); step = large.torch(peers.torch, fused=True)",
     TORCH[1]: "step = large.torch(peers.torch, peers.torch_compile()); step()",
 }
 
@@ -49,7 +50,8 @@ def measure(run: Run) -> list[Group]:
         group.notes.append("Not measured: it needs Linux's /proc.")
         return [group]
     size, small = run.size(LARGE, (1, 4, 8, 2)), run.size((1, 16, 256, 8), (1, 4, 8, 2))
-    peers = {JAX: run.peers.jax, TORCH[0]: run.peers.torch, TORCH[1]: run.peers.torch_compile(), FXGRAD: True}
+    torch = run.peers.torch
+    peers = {FXGRAD: True, JAX: run.peers.jax, TORCH[0]: torch, FUSED_ATTENTION: torch, TORCH[1]: run.peers.torch_compile()}
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as cache:
         for _ in range(run.size(RUNS, 1)):
@@ -58,7 +60,7 @@ def measure(run: Run) -> list[Group]:
                     script = SCRIPT.format(threads=run.threads, small=small, large=size, program=program)
                     found.setdefault(name, []).append(fresh(script, cache))
     targets = [Target("peak memory of the block's step", FXGRAD, 0.8, (JAX,))]
-    targets.append(Target("peak memory of the block's step", FXGRAD, 0.8, TORCH))
+    targets.append(Target("peak memory of the block's step", FXGRAD, 0.8, (*TORCH, FUSED_ATTENTION)))
     times = {name: summary(samples) for name, samples in found.items()}
     run.add(group, Row(f"transformer block, B,T,D,H = {','.join(map(str, size))}, float32", times, targets))
     group.notes.append(
