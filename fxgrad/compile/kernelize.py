@@ -21,7 +21,11 @@ Ints = tuple[int, ...]
 
 
 class Launch(NamedTuple):
-    """One kernel run: its operands in the order of the pointers, and what it writes."""
+    """One kernel run: its operands in the order of the pointers, and what it writes.
+
+    `rows` = (units, unit, m), if its units of work are rows of the result: unit u is, of batch u // units with its m rows,
+    those from (u % units) * unit on, at most `unit`.
+    """
 
     kernel: Kernel | ProductKernel
     plan: np.ndarray
@@ -30,6 +34,7 @@ class Launch(NamedTuple):
     bytes_read: int
     bytes_written: int
     flops: int
+    rows: tuple[int, int, int] | None = None
 
 
 class Values:
@@ -107,11 +112,7 @@ def _target(aval: Aval) -> Place:
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
-    """The kernel of a task; two, when a reduction needs its operand brought in order first. Plans get the literals' values."""
-    return [launch._replace(plan=launch.kernel.bind(launch.plan)) for launch in _launches(a, task)]
-
-
-def _launches(a: Analysis, task: Task) -> list[Launch]:
+    """The kernel of a task; two, when a reduction needs its operand brought in order first."""
     if task.kind == "map":
         return [_map(a, task, list(task.stored), task.shape, None)]
     found = _reduce(a, task)
