@@ -13,6 +13,7 @@ __all__ = ["Group", "Row", "Target", "Timing", "exact", "interleave", "park", "s
 
 WARM_SECONDS = 0.2  # long enough for thread pools, allocators and background compilation to settle
 PARK_SECONDS = 0.005
+LONG_CALL = 0.1  # seconds: what the first call after a pause costs more than the next does not show in it
 PARK_LIMIT = 0.5  # threads that still spin after this never stop
 
 
@@ -150,8 +151,8 @@ def _block(f: Callable[[], Any], calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def _warm(f: Callable[[], Any], block: float, warm: float) -> int:
-    """Call f until it is warm; how many calls make a block of about that many seconds."""
+def _warm(f: Callable[[], Any], block: float, warm: float) -> tuple[int, bool]:
+    """Call f until it is warm; how many calls make a block of about that many seconds, and whether one call is long."""
     park()
     f()
     calls, start, single = 0, time.perf_counter(), 0.0
@@ -160,7 +161,7 @@ def _warm(f: Callable[[], Any], block: float, warm: float) -> int:
         calls += 1
     if single < block:
         single = min(single, _block(f, 3))
-    return max(1, round(block / single))
+    return max(1, round(block / single)), single > LONG_CALL
 
 
 def interleave(
@@ -168,11 +169,11 @@ def interleave(
 ) -> dict[str, Timing]:
     """Time each contender in `repeat` blocks of about `block` seconds, taking turns.
 
-    Each block follows a pause, until nobody's threads spin any more, and one call that is not timed. The order rotates: nobody
+    Each block follows a pause, until nobody's threads spin any more, and one call that is not timed (unless it is long). The order rotates: nobody
     always follows the same peer. Contenders return only when their result is there (asynchronous ones must block on it).
     """
     names = list(contenders)
-    calls = {name: _warm(contenders[name], block, warm) for name in names}
+    warmed = {name: _warm(contenders[name], block, warm) for name in names}
     samples: dict[str, list[float]] = {name: [] for name in names}
     gc.collect()
     enabled = gc.isenabled()
@@ -182,11 +183,13 @@ def interleave(
             first = turn % len(names)
             for name in names[first:] + names[:first]:
                 f = contenders[name]
+                calls, long = warmed[name]
                 park()
-                f()
-                samples[name].append(_block(f, calls[name]))
+                if not long:
+                    f()
+                samples[name].append(_block(f, calls))
             gc.collect(1)
     finally:
         if enabled:
             gc.enable()
-    return {name: summary(s, calls[name]) for name, s in samples.items()}
+    return {name: summary(s, warmed[name][0]) for name, s in samples.items()}

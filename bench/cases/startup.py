@@ -11,6 +11,7 @@ from bench.run import Run
 from bench.timing import Group, Row, Target, summary
 
 COLD, WARM = "fxgrad, empty cache", "fxgrad, warm cache"
+RUNS = 7
 SETUPS = {
     "fxgrad": "import numpy as xp; from fxgrad import grad, jit, value_and_grad; ready = lambda y: y; put = lambda tree: tree",
     "jax": (
@@ -67,7 +68,7 @@ Samples = dict[str, list[dict[str, float]]]
 def sampled(run: Run, programs: Mapping[str, str], with_warm: bool) -> dict[str, Samples]:
     """Samples by program and column; contenders take turns, each in a fresh process, fxgrad's first with an empty cache."""
     found: dict[str, Samples] = {name: {} for name in programs}
-    for _ in range(run.size(max(run.repeat, 7), 1)):
+    for _ in range(run.size(RUNS, 1)):
         for name, program in programs.items():
             with tempfile.TemporaryDirectory() as cache:
                 for column in (COLD, WARM) if with_warm else (COLD,):
