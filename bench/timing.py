@@ -170,7 +170,8 @@ def interleave(
     """Time each contender in `repeat` blocks of about `block` seconds, taking turns.
 
     Each block follows a pause, until nobody's threads spin any more, and one call that is not timed (unless it is long). The
-    order rotates: nobody always follows the same peer. Contenders return only when their result is there (asynchronous ones must block on it).
+    order rotates: nobody always follows the same peer. Contenders return only when their result is there (asynchronous ones
+    must block on it).
     """
     names = list(contenders)
     warmed = {name: _warm(contenders[name], block, warm) for name in names}
