@@ -38,8 +38,9 @@ def run_case(args: argparse.Namespace) -> None:
     groups = importlib.import_module(f"bench.cases.{args.only[0]}").measure(run)
     versions = {"fxgrad": fxgrad.__version__, "numpy": version_of("numpy") or "?"}
     versions |= {peer: version for peer in PEERS if peer in sys.modules and (version := version_of(peer))}
-    for group in groups:
-        group.versions = versions
+    order = 100 * list(CASES).index(args.only[0]) + 10 * (args.threads < args.all_threads)
+    for place, group in enumerate(groups):
+        group.versions, group.order = versions, order + place
         group.notes = list(dict.fromkeys([*group.notes, *run.peers.notes]))
         if args.threads == 1 and args.all_threads > 1:
             group.name += "_one_thread"

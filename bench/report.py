@@ -158,9 +158,10 @@ def summary_table(results: list[tuple[Group, dict[str, Any]]]) -> tuple[list[str
 
 
 def stored(out: Path) -> list[tuple[Group, dict[str, Any]]]:
-    """Results of this and earlier runs, by name."""
-    files = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
-    return [(Group.from_json(data["group"]), data["machine"]) for data in files]
+    """Results of this and earlier runs, in the order of the cases."""
+    files = [json.loads(path.read_text()) for path in out.glob("*.json")]
+    results = [(Group.from_json(data["group"]), data["machine"]) for data in files]
+    return sorted(results, key=lambda result: (result[0].order, result[0].name))
 
 
 def write(groups: list[Group], where: dict[str, Any], out: Path) -> None:

@@ -94,7 +94,7 @@ class Group:
     """A table: its rows, the contender that ratios refer to, and remarks to print below.
 
     `unit` is of all figures in it ("s", "B", "B/s", "flop/s"); `limits` are the machine's, in B/s ("triad", "read") and flop/s
-    ("matmul float32"), measured in the same process.
+    ("matmul float32"), measured in the same process. `order` is its place on the page.
     """
 
     name: str
@@ -107,6 +107,7 @@ class Group:
     limits: dict[str, float] = field(default_factory=dict)
     unit: str = "s"
     sampled: str = "interleaved blocks"
+    order: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
