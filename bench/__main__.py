@@ -26,6 +26,7 @@ CASES = {
     "machine": False, "memory": True, "reductions": False, "math": False, "rows": False, "vectors": False, "matmul": True,
     "transformer": False, "calls": False, "startup": False, "footprint": False,
 }  # fmt: skip
+BUSY = 0.1
 PEERS = ("torch", "jax", "autograd", "scipy", "numexpr", "numba")
 
 
@@ -86,6 +87,8 @@ def measure_case(name: str, args: argparse.Namespace) -> list[Group]:
     for threads in dict.fromkeys([args.threads, 1] if CASES[name] else [args.threads]):
         where, start = machine(), time.perf_counter()
         print(f"{name}, {threads} thread{'s' * (threads > 1)}", flush=True)
+        if (where["busy"] or 0.0) > BUSY:
+            print(f"  Others keep this machine {where['busy']:.0%} busy: figures of this run are not worth keeping.", flush=True)
         groups = measure_in_child(name, threads, args)
         for group in groups:
             print(f"\n{text_table(group)}\n", flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,13 @@ UNITS = {
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores this process may use, load at the time, operating system, Python."""
+    """Processor, cores this process may use and how busy others keep the machine, operating system, Python."""
     name = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as lines:
             name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return {
-        "processor": name, "cores": cores(), "load": load, "system": platform.system(), "python": platform.python_version(),
+        "processor": name, "cores": cores(), "busy": busy(), "system": platform.system(), "python": platform.python_version(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }  # fmt: skip
 
@@ -37,6 +37,24 @@ def machine() -> dict[str, Any]:
 def cores() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def busy(seconds: float = 0.5) -> float | None:
+    """The share of all cores' time that somebody uses while this process sleeps; None where the system does not tell."""
+
+    def used_and_all() -> tuple[int, int]:
+        times = [
+            int(t) for t in stat.read_text().split("\n", 1)[0].split()[1:9]
+        ]  # user, nice, system, idle, waiting for disks, ...
+        return sum(times) - times[3] - times[4], sum(times)
+
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    used, every = used_and_all()
+    time.sleep(seconds)
+    used_later, every_later = used_and_all()
+    return (used_later - used) / max(every_later - every, 1)
 
 
 def quantity(value: float, unit: str) -> str:
@@ -112,7 +130,7 @@ def markdown(group: Group, where: dict[str, Any], pictures: list[str]) -> str:
     names = _columns(group)
     lines = [f"## {group.title}, {_threads(group)}", "", f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     lines += [f"| {row.label} | {' | '.join(_cell(group, row, n) for n in names)} |" for row in group.rows]
-    load = "" if where["load"] is None else f", load average {where['load']:.1f} at the start"
+    load = "" if where["busy"] is None else f", {where['busy']:.0%} busy before it began"
     about = f"{_spread(group)} {_versions(group)}. {where['processor']}, {where['cores']} cores, {where['date']}{load}."
     lines += ["", about, ""]
     lines += [f"![{group.title}, {_threads(group)}]({name})" for name in pictures] + ["" for _ in pictures[:1]]

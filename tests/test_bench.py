@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import shutil
 import threading
 import time
@@ -23,7 +24,7 @@ from bench.peers import FXGRAD, JAX, Peers, difference, environment, leaves
 from bench.processes import fresh
 from bench.timing import Group, Row, Target, exact, summary
 
-WHERE = {"processor": "P", "cores": 2, "load": 0.5, "system": "S", "python": "3", "date": "2026-01-02 03:04 UTC"}
+WHERE = {"processor": "P", "cores": 2, "busy": 0.25, "system": "S", "python": "3", "date": "2026-01-02 03:04 UTC"}
 IN_PROCESS = [name for name in CASES if name not in ("startup", "footprint")]
 
 
@@ -138,7 +139,23 @@ def test_the_page_keeps_the_results_of_earlier_runs(tmp_path: Path) -> None:
     assert "| a row | 1.5 s | 2 s (0.75) |" in page
     assert "Median of 3 interleaved blocks" in page
     assert "up to 1.5 times its median" in page
+    assert "25% busy before it began" in page
     assert "- A remark." in page
+
+
+def test_a_busy_machine_is_noticed() -> None:
+    stop = threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            pass
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    share = report.busy(0.2)
+    stop.set()
+    thread.join()
+    assert share is None or 0.5 / (os.cpu_count() or 1) < share <= 1.0  # one core at least, less the sampling's error
 
 
 def test_tables_say_what_was_reached_where_the_machine_has_a_limit() -> None:
