@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -658,3 +660,9 @@ def test_helper_notices_a_missing_part() -> None:
         assert_four_parts(good, what="scalar", line="another line", why="", fix="")
     with pytest.raises(AssertionError):
         assert_four_parts(fx.errors.FxTypeError("only one part"), what="only", line="", why="", fix="")
+
+
+def test_numpy_is_no_users_file_whoever_is_imported_first() -> None:
+    """Lines of NumPy are never blamed, also when fxgrad is the first to import it."""
+    code = "import fxgrad.errors, numpy; print(fxgrad.errors.is_internal(numpy.full.__code__))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

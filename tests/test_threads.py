@@ -87,9 +87,7 @@ def test_many_callers_at_once(threads, use_threads):
 
     def call():
         barrier.wait()
-        for _ in range(15):
-            if not np.array_equal(jitted(*args), want):
-                wrong.append(1)
+        wrong.extend(i for i in range(15) if not np.array_equal(jitted(*args), want))
 
     callers = [threading.Thread(target=call) for _ in range(6)]
     for t in callers:

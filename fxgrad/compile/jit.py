@@ -202,7 +202,7 @@ class Jitted:
     ) -> tuple[_Entry, list[Any], Structure | None]:
         """The trace for these arguments, made if there is none or what it read has changed; and the leaves.
 
-        Only calls count as hits. Also the structure of the arguments, if they are positional and all their leaves arrays.
+        Also the structure of the arguments, if they are positional and all their leaves arrays. Only calls count as hits.
         """
         positional = not kwargs and not self._static_argnums
         args, kwargs = self._canonical_call(args, kwargs)
@@ -309,8 +309,8 @@ class Jitted:
         """Forget all traces of this function."""
         with self._lock:
             self._entries.clear()
-            self._missed.clear()
             self._quick = None
+            self._missed.clear()
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The program for these arguments, to look at or compile."""

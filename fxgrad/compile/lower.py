@@ -85,11 +85,12 @@ class MemoryAnalysis(NamedTuple):
 class Executable:
     """A compiled program: `executable(*arrays) -> list of arrays`, the arrays in the order of the program's inputs.
 
-    `steps` tells what is done and why it is not one kernel; `text` shows the kernels; `plan_text()` where values lie.
+    `steps` tells what is done and why it is not one kernel, of the equations of the program `flat`; `text` shows the kernels;
+    `plan_text()` where values lie.
     """
 
     def __init__(self, a: Analysis, steps: list[Step], results: list[Result], memory: Memory, addresses: dict[str, int]):
-        self.program, self.steps, self.results, self.memory = a.program, steps, results, memory
+        self.flat, self.steps, self.results, self.memory = a.program, steps, results, memory
         self.source = Source(a, steps, results, memory, addresses)
         self.run: Callable[..., list] = self.source.function()
 
@@ -116,7 +117,7 @@ class Executable:
 
     def memory_analysis(self) -> MemoryAnalysis:
         """How much memory a call uses, by kind."""
-        inputs = self.program.inputs
+        inputs = self.flat.inputs
         arguments = sum(v.aval.nbytes for v in inputs)
         outputs = sum(r.aval.nbytes for r in self.results)
         alias = sum(inputs[i].aval.nbytes for i in self.memory.donated.values())

@@ -227,7 +227,7 @@ def _kernels(executable: Executable) -> tuple[tuple[KernelFacts, ...], dict[str,
 def _with_lines(own: Program, executable: Executable) -> Program:
     """The flat program of this very function: compiled code is shared by functions of one structure, their lines are not."""
     flat = flatten(own)
-    return flat if flat == executable.program else executable.program
+    return flat if flat == executable.flat else executable.flat
 
 
 def _step(number: int, step: Step, flat: Program, kernels: tuple[str, ...], seconds: float | None, limits: Limits) -> StepFacts:
