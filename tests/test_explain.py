@@ -82,6 +82,13 @@ def test_products(a: np.ndarray, b: np.ndarray, flops: int) -> None:
     assert found.facts.speed.bytes_moved >= a.nbytes + b.nbytes + np.matmul(a, b).nbytes
 
 
+def test_operands_brought_in_order_say_why() -> None:
+    def reasons_of(*operands: np.ndarray) -> dict[str, tuple[str, ...]]:
+        return {s.title: s.why for s in quietly(fx.jit(np.matmul), *operands).facts.steps}
+
+    assert reasons_of(np.ones((512, 512)), np.ones((512, 512)))["pack"] == ("packed once, for all rows and threads",)
+
+
 def test_library_calls() -> None:
     x = np.ones((10, 20))
     assert figures(quietly(fx.jit(lambda x: np.cumsum(x, axis=1)), x)) == [("host", 1600, 1600, 200)]

@@ -216,9 +216,18 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
         return [_identity(task, v) for v in task.stored]
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
-        way = "a product cannot walk this operand's axes" if task.kind == "dot" else "the reduced axes are not walked as one"
-        steps.append(_kernel_step(launch, launch.kernel.title, task.why if launch.writes == task.stored else [way]))
+        why = task.why if launch.writes == task.stored else [_why_before(task, launch)]
+        steps.append(_kernel_step(launch, launch.kernel.title, why))
     return steps
+
+
+def _why_before(task: Task, launch: Launch) -> str:
+    """Why a task begins with a kernel that only brings an operand in order."""
+    if task.kind != "dot":
+        return "the reduced axes are not walked as one"
+    if launch.kernel.title == "pack":
+        return "packed once, for all rows and threads"
+    return "a product cannot walk this operand's axes"
 
 
 def _kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
