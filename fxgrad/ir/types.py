@@ -35,11 +35,10 @@ def short_name(dtype: np.dtype) -> str:
 class Aval:
     """An abstract value: the shape and dtype of an array, and nothing else. Equal avals are the same object."""
 
-    __slots__ = ("_hash", "dtype", "shape", "size")
+    __slots__ = ("dtype", "shape", "size")
     shape: tuple[int, ...]
     dtype: np.dtype
     size: int
-    _hash: int
     _interned: ClassVar[dict[tuple, Aval]] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: Any) -> Aval:
@@ -56,8 +55,7 @@ class Aval:
             self.size = 1
             for n in shape:
                 self.size *= n
-            self._hash = hash((shape, dtype))
-            cls._interned[(shape, dtype)] = self
+            self = cls._interned.setdefault((shape, dtype), self)  # one object, also when two threads make it at once
         return self
 
     @property
@@ -73,9 +71,6 @@ class Aval:
 
     def with_dtype(self, dtype: Any) -> Aval:
         return Aval(self.shape, np.dtype(dtype))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def __reduce__(self) -> tuple:
         return Aval, (self.shape, self.dtype)

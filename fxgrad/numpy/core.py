@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.numpy.prepared import prepared_ufunc
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import shape as s
 from fxgrad.trace.tracer import Tracer
@@ -219,7 +220,7 @@ def result_type(*args: Any) -> np.dtype:
 def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[..., Any]:
     """The fxgrad function of a NumPy ufunc: `impl` gets operands in the dtypes of NumPy's loop and in one shape."""
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def general(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             args = _ufunc_kwargs(fn, args, kwargs)
         if len(args) != fn.nin:
@@ -234,6 +235,7 @@ def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[...,
             typed = broadcast_operands(typed)
         return impl(*typed)
 
+    function = prepared_ufunc(fn, general, lambda *args: resolve(fn, tuple([key_of(x) for x in args]))[0])
     function.__name__ = function.__qualname__ = fn.__name__
     function.__doc__ = f"{summary} Elementwise, as numpy.{fn.__name__}: operands broadcast, dtypes promote by NumPy 2's rules."
     return function

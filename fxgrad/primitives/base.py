@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["REGISTRY", "Doc", "Linear", "Primitive", "elementwise", "instantiate", "is_float", "linear_map", "register", "zeros"]
 
 REGISTRY: dict[str, Primitive] = {}
+TYPES_KEPT = 1 << 14  # remembered answers of one type rule
 
 
 class Doc:
@@ -82,6 +83,7 @@ class Primitive:
         self.supports = supports or kernel_dtypes  # whether the kernel body takes these operands
         self.identity = identity  # of a reduction's combine body
         self.cheap = cheap  # recomputing costs less than a trip to memory
+        self._types: dict[tuple, list[Aval]] = {}
 
     def __repr__(self) -> str:
         return self.name
@@ -92,6 +94,19 @@ class Primitive:
     def __call__(self, *args: Any, **params: Any) -> Any:
         outs = bind(self, args, params)
         return outs[0] if len(outs) == 1 else outs
+
+    def types(self, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+        """What `typ` answers, remembered: tracing asks for every equation."""
+        key = (*avals, *params.items()) if params else tuple(avals)
+        try:
+            found = self._types.get(key)
+        except TypeError:  # an unhashable parameter
+            return self.typ(*avals, **params)
+        if found is None:
+            if len(self._types) >= TYPES_KEPT:
+                self._types.clear()
+            found = self._types[key] = self.typ(*avals, **params)
+        return found
 
     def _rule(self, rule: Callable | None, transform: str, field: str) -> Callable:
         if rule is None:

@@ -15,7 +15,7 @@ from fxgrad import errors, tree
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.trace.tracer import Tracer
-from fxgrad.trace.tracing import leaked, new_trace
+from fxgrad.trace.tracing import Trace, leaked
 
 __all__ = ["Traced", "argument_names", "as_leaf", "aval_of_leaf", "canonical", "name_of", "trace_function"]
 
@@ -112,7 +112,7 @@ def trace_function(
     check: Callable[[Any], None] | None = None,
 ) -> Traced:
     """Trace `f(*tracers)`, one tracer a leaf. `check` looks at the result tree before it is flattened."""
-    with new_trace(transform, known, name) as trace:
+    with Trace(transform, known, name) as trace:
         tracers = [trace.input(aval_of_leaf(x), None if isinstance(x, Aval) else x, w) for x, w in zip(leaves, weak, strict=True)]
         if differentiated is not None:
             trace.differentiated.update(t._var for t, d in zip(tracers, differentiated, strict=True) if d)
