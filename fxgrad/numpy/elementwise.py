@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, ufunc
+from fxgrad.numpy.prepared import prepared
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import special as sp
 from fxgrad.primitives import transcendental as tr
@@ -83,22 +84,25 @@ _power = ufunc(np.power, _by_kind(f=tr.pow, rest=e.int_pow), "x ** y.")
 SMALL_EXPONENT = 64  # squaring beats pow up to here, and stays within a few ulp
 
 
+@prepared(1)
+def _power_by_products(x: Any, n: int, kind: type) -> Any:
+    """x ** n, n given as a Python number of that type; None where this is not what NumPy computes."""
+    x = operand(x)
+    if not hasattr(x, "dtype"):
+        return None
+    (dtype, _), _ = resolve(np.power, (key_of(x), kind))
+    return e.integer_pow(as_dtype(x, dtype), n=n) if dtype.kind == "f" or (dtype.kind in "iu" and n >= 0) else None
+
+
 def power(x: Any, y: Any, **kwargs: Any) -> Any:
     """x ** y, elementwise, as numpy.power; a Python integer exponent is taken by repeated multiplication.
 
     The slope of x**0 is 0 also at x = 0, and so is that of 0**y by y for y >= 0.
     """
-    if (
-        not kwargs
-        and type(y) in (int, float)
-        and float(y).is_integer()
-        and (abs(y) <= SMALL_EXPONENT if type(y) is int else y in (1.0, 2.0))
-    ):
-        x = operand(x)
-        if hasattr(x, "dtype"):
-            (dtype, _), _ = resolve(np.power, (key_of(x), type(y)))
-            if dtype.kind == "f" or (dtype.kind in "iu" and y >= 0):
-                return e.integer_pow(as_dtype(x, dtype), n=int(y))
+    if not kwargs and ((type(y) is int and -SMALL_EXPONENT <= y <= SMALL_EXPONENT) or (type(y) is float and y in (1.0, 2.0))):
+        z = _power_by_products(x, int(y), type(y))
+        if z is not None:
+            return z
     if type(y) is int and y < 0 and getattr(operand(x), "dtype", np.dtype(float)).kind in "iu":
         raise ValueError("Integers to negative integer powers are not allowed.")
     return _power(x, y, **kwargs)

@@ -23,6 +23,7 @@ from fxgrad.numpy.core import (
 )
 from fxgrad.numpy.manipulation import matrix_transpose as matrix_transpose
 from fxgrad.numpy.manipulation import moveaxis, reshape, stack
+from fxgrad.numpy.prepared import prepared
 from fxgrad.numpy.reductions import root
 from fxgrad.numpy.reductions import sum as _sum
 from fxgrad.numpy.selection import diagonal as _diagonal
@@ -88,6 +89,7 @@ def out_dtype(name: str, kwargs: dict[str, Any]) -> Any:
     return dtype
 
 
+@prepared(2)
 def matmul(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
     """The matrix product over the last two axes, the others broadcast, as numpy.matmul (the operator @)."""
     dtype = out_dtype("matmul", kwargs)
@@ -118,6 +120,7 @@ def matmul(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
     return contract(x, y, ((x.ndim - 1,), (y.ndim - 2,)), (axes, axes))
 
 
+@prepared(2)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """The product of numbers, vectors or matrices, as numpy.dot: over the last axis of a and the last but one of b."""
     refuse_out("dot", out)

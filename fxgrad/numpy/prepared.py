@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.ir.program import Program
+from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Aval, Lit, Var
 from fxgrad.primitives.base import Primitive
 from fxgrad.runtime.eager import prepared_tables
@@ -33,17 +33,19 @@ _ndarray = np.ndarray
 class Fragment:
     """What a function comes down to for operands of given types.
 
-    `prim` is its only equation's, whose inputs `order` names: an operand by number, or a literal; None: `program` has several.
+    With a `prim` it is one equation, whose inputs `order` names: an operand by number, or a literal (None: the operands as they
+    come); without, it is `program`.
     """
 
-    __slots__ = ("_run", "avals", "order", "params", "prim", "program")
+    __slots__ = ("_run", "aval", "order", "params", "prim", "program")
 
-    def __init__(self, program: Program, order: Sequence[int | Lit] | None):
-        self.program, self.order, self._run = program, order, None
+    def __init__(self, program: Program, order: Sequence[int | Lit] | None, operands: int):
+        self.program, self._run = program, None
         self.prim: Primitive | None = None
         if order is not None:
             (eqn,) = program.eqns
-            self.prim, self.params, self.avals = eqn.prim, eqn.params, [v.aval for v in eqn.outputs]
+            self.prim, self.params, self.aval = eqn.prim, eqn.params, eqn.outputs[0].aval
+            self.order = None if list(order) == list(range(operands)) else order
 
     def record(self, trace: Trace, operands: Sequence[Any]) -> Any:
         """Its equations in a trace, on tracers of it, arrays and NumPy scalars."""
@@ -51,8 +53,11 @@ class Fragment:
         source = trace.source or errors.user_location()
         if self.prim is None:
             return paste(trace, self.program, atoms, source)[0]
-        inputs = [atoms[i] if type(i) is int else i for i in self.order]  # type: ignore[union-attr]
-        return trace.emit(self.prim, inputs, self.params, self.avals, source)[0]
+        if self.order is not None:
+            atoms = [atoms[i] if type(i) is int else i for i in self.order]
+        v = Var(self.aval)
+        trace.eqns.append(Eqn(self.prim, atoms, self.params, [v], source))
+        return Tracer(trace, v)
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -67,10 +72,9 @@ class Fragment:
         if self.prim is None:
             run = runner(self.program)
             return lambda *arrays: run(arrays)[0]
-        order, avals = self.order, [v.aval for v in self.program.eqns[0].inputs]
-        assert order is not None
-        run_one = direct(self.prim, avals, self.params)
-        if list(order) == list(range(len(self.program.inputs))):
+        order = self.order
+        run_one = direct(self.prim, [v.aval for v in self.program.eqns[0].inputs], self.params)
+        if order is None:
             return run_one
         fixed = [x.value if isinstance(x, Lit) else None for x in order]
         return lambda *arrays: run_one(*[arrays[i] if type(i) is int else c for i, c in zip(order, fixed, strict=True)])
@@ -90,11 +94,11 @@ def _trace(body: Callable[..., Any], kinds: Sequence[Any]) -> Fragment | None:
     number: dict[Any, int] = {x._var: i for i, x in enumerate(operands) if type(x) is Tracer}
     number.update((id(x), i) for i, x in scalars.items())
     order = _order_of(program, number)
-    return None if order is None and scalars else Fragment(program, order)
+    return None if order is None and scalars else Fragment(program, order, len(kinds))
 
 
 def _order_of(program: Program, number: dict[Any, int]) -> list[int | Lit] | None:
-    if len(program.eqns) != 1 or program.eqns[0].prim.kind == "call" or program.outputs != tuple(program.eqns[0].outputs):
+    if len(program.eqns) != 1 or program.outputs != tuple(program.eqns[0].outputs):
         return None
     order: list[int | Lit] = []
     for a in program.eqns[0].inputs:
@@ -208,7 +212,7 @@ def prepared_ufunc(
         targets = tuple([d if s else None for d, s in zip(dtypes, scalar, strict=True)]) if any(scalar) else None
         return fragment and (fragment, targets)
 
-    return _unary(general, call, quick) if fn.nin == 1 else _binary(general, call, quick)
+    return _unary(general, call, table, quick) if fn.nin == 1 else _binary(general, call, table, quick)
 
 
 def _is_scalar(kind: Any) -> bool:
@@ -223,29 +227,46 @@ def _with_number(run: Callable[..., Any], scalar: Callable[[Any], Any]) -> Calla
     return lambda x, y: run(x, scalar(y))
 
 
-def _unary(general: Callable[..., Any], call: Callable[[tuple], Any], quick: dict) -> Callable[..., Any]:
+def _unary(general: Callable[..., Any], call: Callable[[tuple], Any], table: dict, quick: dict) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         if len(args) != 1 or kwargs:
             return general(*args, **kwargs)
         (x,) = args
-        if type(x) is _ndarray and current_trace() is None:
-            run = quick.get((x.shape, x.dtype))
-            if run is not None:
-                return run(x)
+        trace = current_trace()
+        if trace is None:
+            if type(x) is _ndarray:
+                run = quick.get((x.shape, x.dtype))
+                if run is not None:
+                    return run(x)
+        elif type(x) is Tracer and x._trace is trace and not x.weak:
+            found = table.get((x._var.aval,))
+            if found:
+                return found[0].record(trace, args)
         return call(args)
 
     return function
 
 
-def _binary(general: Callable[..., Any], call: Callable[[tuple], Any], quick: dict) -> Callable[..., Any]:
+def _binary(general: Callable[..., Any], call: Callable[[tuple], Any], table: dict, quick: dict) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         if len(args) != 2 or kwargs:
             return general(*args, **kwargs)
         x, y = args
-        if type(x) is _ndarray and current_trace() is None:
-            run = quick.get((x.shape, x.dtype, y.shape, y.dtype) if type(y) is _ndarray else (x.shape, x.dtype, type(y)))
-            if run is not None:
-                return run(x, y)
+        trace = current_trace()
+        if trace is None:
+            if type(x) is _ndarray:
+                run = quick.get((x.shape, x.dtype, y.shape, y.dtype) if type(y) is _ndarray else (x.shape, x.dtype, type(y)))
+                if run is not None:
+                    return run(x, y)
+        elif type(x) is Tracer and x._trace is trace and not x.weak:
+            if type(y) is Tracer and y._trace is trace and not y.weak:
+                found = table.get((x._var.aval, y._var.aval))
+                if found:
+                    return found[0].record(trace, args)
+            elif type(y) in _NUMBERS:
+                found = table.get((x._var.aval, type(y)))
+                if found:
+                    return found[0].record(trace, (x, found[1][1].type(y)))
         return call(args)
 
     return function

@@ -119,6 +119,10 @@ class Trace:
         self, prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], avals: Sequence[Aval], source: Any
     ) -> list[Tracer]:
         """Record an equation; its results as tracers."""
+        if len(avals) == 1:
+            v = Var(avals[0])
+            self.eqns.append(Eqn(prim, inputs, params, [v], source))
+            return [Tracer(self, v)]
         outputs = [Var(a) for a in avals]
         self.eqns.append(Eqn(prim, inputs, params, outputs, source))
         return [Tracer(self, v) for v in outputs]
@@ -211,7 +215,7 @@ def bind(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[A
         return _evaluate_eagerly(prim, args, params)
     inputs = [a._var if type(a) is Tracer and a._trace is trace else trace.atom(a) for a in args]
     avals = prim.types([a.aval for a in inputs], params)
-    if prim.kind == "map" and all([type(a) is Lit for a in inputs]):
+    if prim.kind == "map" and Var not in map(type, inputs):
         return _evaluate_eagerly(prim, args, params)
     return trace.emit(prim, inputs, params, avals, trace.source or errors.user_location())
 
