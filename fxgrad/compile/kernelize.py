@@ -12,9 +12,10 @@ from fxgrad.compile.fuse import Analysis, Task
 from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous, map_plan, reduce_plan
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.kernels.matmul import ProductKernel
 from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce
 
-__all__ = ["Launch", "launches"]
+__all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
 
 Ints = tuple[int, ...]
 
@@ -22,7 +23,7 @@ Ints = tuple[int, ...]
 class Launch(NamedTuple):
     """One kernel run: its operands in the order of the pointers, and what it writes."""
 
-    kernel: Kernel
+    kernel: Kernel | ProductKernel
     plan: np.ndarray
     reads: list[Var]
     writes: list[Var]
@@ -106,7 +107,11 @@ def _target(aval: Aval) -> Place:
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
-    """The kernel of a task; two, when a reduction needs its operand brought in order first."""
+    """The kernel of a task; two, when a reduction needs its operand brought in order first. Plans get the literals' values."""
+    return [launch._replace(plan=launch.kernel.bind(launch.plan)) for launch in _launches(a, task)]
+
+
+def _launches(a: Analysis, task: Task) -> list[Launch]:
     if task.kind == "map":
         return [_map(a, task, list(task.stored), task.shape, None)]
     found = _reduce(a, task)
@@ -129,6 +134,19 @@ def _map(
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in writes)
     return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+
+
+def copy_launch(a: Analysis, x: Atom, order: Sequence[int], target: Var) -> Launch:
+    """A kernel that writes x into `target`, its axes taken in `order`."""
+    return _map(a, Task("map", x.aval.shape, 0), [x], x.aval.shape, order, target)
+
+
+def fill_launch(target: Var, value: Any) -> Launch:
+    """A kernel that writes one value everywhere."""
+    aval = target.aval
+    modes, plan = map_plan(aval.shape, [_target(aval)], 1)
+    kernel = Kernel("map", [], [], [Lit(aval.dtype.type(value))], _operands([aval], modes))
+    return Launch(kernel, plan, [], [target], 0, aval.nbytes, 0)
 
 
 def _lanes(task: Task, roots: Sequence[Var]) -> int:
