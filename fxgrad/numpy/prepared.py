@@ -24,6 +24,7 @@ from fxgrad.trace.tracing import Trace, paste, current_trace
 
 __all__ = ["prepared", "prepared_ufunc"]
 
+RECORDED_PLAINLY = 8  # calls in traces before a function is prepared for those operands
 ENTRIES_KEPT = 4096  # of one function; what is in use is prepared again
 _STATIC = frozenset((bool, int, str, type(None), type, type(np._NoValue), *(type(np.dtype(c)) for c in "?bhilqBHILQefdFDgG")))
 _NUMBERS = frozenset((int, float, complex))
@@ -108,7 +109,7 @@ def _order_of(program: Program, number: dict[Any, int]) -> list[int | Lit] | Non
 
 
 class _Table(dict):
-    """Fragments by the key of a call; False where there is none to be had."""
+    """Fragments by the key of a call; False where there is none to be had, an int while recorded calls are only counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,8 +120,15 @@ class _Table(dict):
             self.clear()
         self[key] = value
 
-    def add(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The fragment made for a key; None if the function raises (its own way then raises again, at the user's line)."""
+    def add(self, key: Any, seen: int | None, recording: bool, make: Callable[[], Any]) -> Any:
+        """The fragment for a key that has none yet; None if it is not to be used.
+
+        Preparing takes longer than recording a few times, which is all that a function that is traced for jit needs. When the
+        function raises, its own way raises again, at the user's line.
+        """
+        if recording and (seen or 0) < RECORDED_PLAINLY:
+            self.put(key, (seen or 0) + 1)
+            return None
         try:
             found = make() or False
         except Exception:  # noqa: BLE001
@@ -152,9 +160,10 @@ def prepared(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             found = None
             if key is not None:
                 found = table.get(key)
-                if found is None:
+                if found is None or type(found) is int:
                     rest = args[count:]
-                    found = table.add(key, lambda: _trace(lambda *xs: f(*xs, *rest, **kwargs), key[:count]))
+                    body = lambda *xs: f(*xs, *rest, **kwargs)  # noqa: E731
+                    found = table.add(key, found, trace is not None, lambda: _trace(body, key[:count]))
             if not found:
                 return f(*args, **kwargs)
             return found.run(*args[:count]) if trace is None else found.record(trace, args[:count])
@@ -185,12 +194,11 @@ def prepared_ufunc(
         trace = current_trace()
         key = tuple([type(x) if type(x) in _NUMBERS else _kind(x, trace) for x in args])
         found = table.get(key)
-        if found is None:
-            if None not in key and not all([_is_scalar(k) for k in key]):
-                found = table.add(key, lambda: _with_targets(key, args))
-            if not found:
+        if found is None or type(found) is int:
+            if None in key or all([_is_scalar(k) for k in key]):
                 return general(*args)
-        if found is False:
+            found = table.add(key, found, trace is not None, lambda: _with_targets(key, args))
+        if not found:
             return general(*args)
         fragment, targets = found
         if targets is None:
@@ -240,7 +248,7 @@ def _unary(general: Callable[..., Any], call: Callable[[tuple], Any], table: dic
                     return run(x)
         elif type(x) is Tracer and x._trace is trace and not x.weak:
             found = table.get((x._var.aval,))
-            if found:
+            if type(found) is tuple:
                 return found[0].record(trace, args)
         return call(args)
 
@@ -261,11 +269,11 @@ def _binary(general: Callable[..., Any], call: Callable[[tuple], Any], table: di
         elif type(x) is Tracer and x._trace is trace and not x.weak:
             if type(y) is Tracer and y._trace is trace and not y.weak:
                 found = table.get((x._var.aval, y._var.aval))
-                if found:
+                if type(found) is tuple:
                     return found[0].record(trace, args)
             elif type(y) in _NUMBERS:
                 found = table.get((x._var.aval, type(y)))
-                if found:
+                if type(found) is tuple:
                     return found[0].record(trace, (x, found[1][1].type(y)))
         return call(args)
 
