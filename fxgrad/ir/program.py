@@ -129,12 +129,15 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program
     live: set[Var] = {o for o in outputs if type(o) is Var}
     kept: list[Eqn] = []
     for eqn in reversed(program.eqns):
-        if not any([v in live for v in eqn.outputs]):
+        used = len(live.intersection(eqn.outputs))
+        if not used:
             continue
-        if eqn.prim.prune is not None and not all(v in live for v in eqn.outputs):
+        if eqn.prim.prune is not None and used < len(eqn.outputs):
             eqn = eqn.prim.prune(eqn, [v in live for v in eqn.outputs])
         kept.append(eqn)
-        live.update([a for a in eqn.inputs if type(a) is Var])
+        for a in eqn.inputs:
+            if type(a) is Var:
+                live.add(a)
     if len(kept) == len(program.eqns) and len(outputs) == len(program.outputs):
         return program
     return Program(program.inputs, kept[::-1], outputs, program.consts, program.name)

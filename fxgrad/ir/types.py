@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,12 @@ def short_name(dtype: np.dtype) -> str:
     return SHORT_NAMES.get(dtype.name, dtype.name)
 
 
+@lru_cache(maxsize=256)
+def _canonical_dtype(dtype: Any) -> np.dtype:
+    """In native byte order, and the one object NumPy keeps for it."""
+    return np.dtype(np.dtype(dtype).name)
+
+
 class Aval:
     """An abstract value: the shape and dtype of an array, and nothing else. Equal avals are the same object."""
 
@@ -46,8 +53,7 @@ class Aval:
         found = cls._interned.get(key)
         if found is not None:
             return found
-        shape = tuple(int(n) for n in shape)
-        dtype = np.dtype(np.dtype(dtype).name)  # native byte order, and the one object NumPy keeps for it
+        shape, dtype = tuple([int(n) for n in shape]), _canonical_dtype(dtype)
         self = cls._interned.get((shape, dtype))
         if self is None:
             self = super().__new__(cls)

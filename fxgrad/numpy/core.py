@@ -7,6 +7,7 @@ Promotion is NumPy 2's own: every function asks the NumPy ufunc of the same name
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -169,10 +170,13 @@ def as_dtype(x: Any, dtype: np.dtype) -> Any:
     return dtype.type(x)
 
 
+_common_shape = lru_cache(maxsize=4096)(np.broadcast_shapes)
+
+
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy's common shape, or a ValueError that names the shapes."""
     try:
-        return np.broadcast_shapes(*shapes)
+        return _common_shape(*shapes)
     except ValueError:
         raise errors.FxValueError(
             f"operands of shapes {' and '.join(map(str, shapes))} cannot be broadcast together",
