@@ -29,7 +29,9 @@ class Arguments:
 
         structure = self.structure
 
-        def rebuild(*values: Any) -> Any:  # holds nothing of self, which holds it: a cycle would keep arrays until it is collected
+        def rebuild(
+            *values: Any,
+        ) -> Any:  # holds nothing of self, which holds it: a cycle would keep arrays until it is collected
             new = tree.unflatten(structure, values)
             if argnums is None:
                 return f(*new, **kwargs)

@@ -2,8 +2,8 @@
 
 A function of `fxgrad.numpy` looks at its arrays' shapes and dtypes and never at their elements, so it is the same small program for
 all operands of the same types. Outside every trace that program runs (a single operation at the price of its kernel, several as
-one that may be compiled when it is hot); inside a trace its equations are recorded. Whatever is not plain - weak tracers,
-tracers of an outer trace, lists, unhashable parameters, wrong shapes - takes the function's own way, which also raises the errors.
+one that may be compiled when it is hot); inside a trace its equations are recorded. Whatever is not plain - tracers of an outer
+trace, lists, unhashable parameters, wrong shapes - takes the function's own way, which also raises the errors.
 """
 
 from __future__ import annotations
@@ -82,10 +82,13 @@ class Fragment:
 
 
 def _trace(body: Callable[..., Any], kinds: Sequence[Any]) -> Fragment | None:
-    """The fragment of `body` for operands that are arrays (given by their avals) or scalars (by their dtypes)."""
-    scalars = {i: k.type(0) for i, k in enumerate(kinds) if not isinstance(k, Aval)}  # told by identity in the program
+    """The fragment of `body` for operands of these kinds; scalars are given by their dtypes."""
+    scalars = {i: k.type(0) for i, k in enumerate(kinds) if _is_scalar(k)}  # told by identity in the program
     with Trace("a prepared function", known=False) as trace:
-        operands = [scalars.get(i) if i in scalars else trace.input(k) for i, k in enumerate(kinds)]
+        operands = [
+            scalars[i] if i in scalars else trace.input(k[0], weak=True) if type(k) is tuple else trace.input(k)
+            for i, k in enumerate(kinds)
+        ]
         out = body(*operands)
         if type(out) is not Tracer:
             return None
@@ -138,13 +141,16 @@ class _Table(dict):
 
 
 def _kind(x: Any, trace: Trace | None) -> Any:
-    """What a fragment depends on: an aval, or the dtype of a scalar that stays a literal; None if the operand is not plain."""
+    """What a fragment depends on: an aval, (aval,) of a weak tracer, or the dtype of a scalar, which stays a literal told by identity.
+
+    None if the operand is not plain; np.bool_ is not, having but two objects.
+    """
     kind = type(x)
     if kind is _ndarray:
         return Aval(x.shape, x.dtype) if x.dtype.isnative else None
     if kind is Tracer:
-        return x._var.aval if x._trace is trace and not x.weak else None
-    return x.dtype if isinstance(x, np.generic) and x.dtype.isnative and x.dtype.kind in "fiubc" else None
+        return None if x._trace is not trace else (x._var.aval,) if x.weak else x._var.aval
+    return x.dtype if isinstance(x, np.generic) and x.dtype.isnative and x.dtype.kind in "fiuc" else None
 
 
 def prepared(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -183,9 +189,7 @@ def _key(args: tuple, kwargs: dict[str, Any], count: int, trace: Trace | None) -
     return (*key, *args[count:], *kwargs.items())
 
 
-def prepared_ufunc(
-    fn: np.ufunc, general: Callable[..., Any], dtypes_of: Callable[..., Sequence[np.dtype]]
-) -> Callable[..., Any]:
+def prepared_ufunc(fn: np.ufunc, general: Callable[..., Any], dtypes_of: Callable[..., Sequence[np.dtype]]) -> Callable[..., Any]:
     """The function of a ufunc of one or two operands: `general` is its own way, `dtypes_of(*operands)` names NumPy's loop."""
     table: _Table = _Table()  # by the kinds of the operands: a fragment, and the dtypes Python numbers and NumPy scalars take
     quick: _Table = _Table()  # what runs outside traces, by shapes and dtypes alone
@@ -224,7 +228,7 @@ def prepared_ufunc(
 
 
 def _is_scalar(kind: Any) -> bool:
-    return not isinstance(kind, Aval)
+    return type(kind) is not Aval and type(kind) is not tuple
 
 
 def _scalar(x: Any, dtype: np.dtype) -> Any:

@@ -102,7 +102,15 @@ def as_leaves(flat: Sequence[Any], what: Callable[[int], str]) -> tuple[list[Any
 
 def aval_of_leaf(x: Any) -> Aval:
     kind = type(x)
-    return Aval(x.shape, x.dtype) if kind is np.ndarray else x if kind is Aval else x.aval if kind is Tracer else Aval(x.shape, x.dtype)
+    return (
+        Aval(x.shape, x.dtype)
+        if kind is np.ndarray
+        else x
+        if kind is Aval
+        else x.aval
+        if kind is Tracer
+        else Aval(x.shape, x.dtype)
+    )
 
 
 @dataclass(slots=True)

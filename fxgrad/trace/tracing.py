@@ -29,6 +29,7 @@ _current: ContextVar[Trace | None] = ContextVar("fxgrad_trace", default=None)
 
 current_trace: Callable[[], Trace | None] = _current.get  # the innermost active trace of this thread or task; None outside all
 
+
 class Trace:
     """The program under construction.
 
