@@ -397,9 +397,9 @@ def test_prepared_calls_raise_as_plain_ones() -> None:
         with pytest.raises(OverflowError):
             fnp.add(np.ones(3, np.uint8), 300)
         assert_same_bits(fnp.add(np.ones(3, np.uint8), 200), np.full(3, 201, np.uint8))
+        kept: list[Any] = []
+        fx.grad(lambda x: kept.append(x) or fnp.sum(x))(x3)
         with pytest.raises(fx.errors.LeakedTracerError):
-            kept: list[Any] = []
-            fx.grad(lambda x: kept.append(x) or fnp.sum(x))(x3)
             fnp.sin(kept[0])
 
 

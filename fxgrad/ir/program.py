@@ -64,18 +64,17 @@ class Program:
     def key(self) -> tuple:
         """The structure as a hashable value: variables numbered in order of definition."""
         if self._key is None:
-            number: dict[Any, Any] = {v: i for i, v in enumerate(self.inputs)}
-            of = number.get
+            number: dict[Var, int] = {v: i for i, v in enumerate(self.inputs)}
             row: list[Any] = [len(self.consts), *[v.aval for v in self.inputs]]
             for eqn in self.eqns:
                 row.append(eqn.prim)  # then its operands and its parameters, which end with a tuple
                 for a in eqn.inputs:
-                    row.append(of(a, a))  # noqa: PERF401 - a comprehension is a call in the Pythons before 3.12
+                    row.append(number[a] if type(a) is Var else a)  # noqa: PERF401 - a comprehension is a call before Python 3.12
                 params = eqn.params
                 row.append(tuple(sorted(params.items())) if len(params) > 1 else tuple(params.items()))
                 for v in eqn.outputs:
                     number[v] = len(number)
-            self._key = (*row, *[of(a, a) for a in self.outputs])
+            self._key = (*row, *[number[a] if type(a) is Var else a for a in self.outputs])
         return self._key
 
     def __eq__(self, other: object) -> bool:

@@ -106,24 +106,26 @@ class Var:
 class Lit:
     """A scalar constant inside an equation. Elementwise equations let it meet operands of any shape."""
 
-    __slots__ = ("aval", "value")
+    __slots__ = ("_key", "aval", "value")
 
     def __init__(self, value: np.generic):
         self.value = value
         self.aval = Aval((), value.dtype)
+        self._key: tuple | None = None
 
     def key(self) -> tuple:
         """Equal for equal bits: tells 0.0 from -0.0; any NaN equals any NaN (also as a part of a complex number)."""
-        value = self.value
-        if value != value:
-            return (self.aval.dtype, tuple(["nan" if x != x else x.tobytes() for x in (value.real, value.imag)]))
-        return (self.aval.dtype, value.tobytes())
+        if self._key is None:
+            value = self.value
+            parts = ["nan" if x != x else x.tobytes() for x in (value.real, value.imag)] if value != value else [value.tobytes()]
+            self._key = (self.aval, *parts)
+        return self._key
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lit) and self.key() == other.key()
+        return self is other or (isinstance(other, Lit) and self.key() == other.key())
 
     def __hash__(self) -> int:
-        return hash(self.key())
+        return hash(self._key or self.key())
 
     def __repr__(self) -> str:
         return f"Lit({self.value!r})"

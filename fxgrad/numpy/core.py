@@ -210,15 +210,13 @@ def promote(*args: Any, dtype: Any = None) -> list[Any]:
 
 def result_type(*args: Any) -> np.dtype:
     """NumPy's result type of operands, tracers and dtypes."""
-    keys = [
-        k
-        if isinstance(k := (x if isinstance(x, (np.dtype, type)) else key_of(operand(x))), np.dtype)
-        else k(0)
-        if k in _SCALARS
-        else np.dtype(k)
-        for x in args
-    ]
-    return np.result_type(*keys)
+    return _result_type(*[x if isinstance(x, (np.dtype, type)) else key_of(operand(x)) for x in args])
+
+
+@lru_cache(maxsize=4096)
+def _result_type(*keys: Any) -> np.dtype:
+    """Of dtypes, and of Python's number types as weak operands."""
+    return np.result_type(*[k if isinstance(k, np.dtype) else k(0) if k in _SCALARS else np.dtype(k) for k in keys])
 
 
 def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, ufunc
+from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, result_type, ufunc
 from fxgrad.numpy.prepared import prepared
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import special as sp
@@ -360,13 +360,16 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         return nonzero(condition)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
-    condition, x, y = operand(condition), operand(x), operand(y)
-    from fxgrad.numpy.core import result_type
+    x, y = operand(x), operand(y)
+    dtype = result_type(x, y)
+    return _where(operand(condition), *[v if hasattr(v, "dtype") else as_dtype(v, dtype) for v in (x, y)])
 
+
+@prepared(3)
+def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = result_type(x, y)
     mask = np.bool_(condition) if type(condition) in (bool, int, float) else truth(condition)
-    operands = broadcast_operands([mask, as_dtype(x, dtype), as_dtype(y, dtype)])
-    return e.select(*operands)
+    return e.select(*broadcast_operands([mask, as_dtype(x, dtype), as_dtype(y, dtype)]))
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
@@ -376,8 +379,6 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     if low is None and high is None:
         return a
     bounds = [operand(b) for b in (low, high) if b is not None]
-    from fxgrad.numpy.core import result_type
-
     dtype = result_type(a, *bounds)
     typed = broadcast_operands([as_dtype(x, dtype) for x in (a, *bounds)])
     if len(bounds) == 1:

@@ -1,9 +1,9 @@
 """Functions prepared for the types of their operands: what a call comes down to is traced once for each, then looked up.
 
-A function of `fxgrad.numpy` looks at its arrays' shapes and dtypes and never at their elements, so it is the same small program for
-all operands of the same types. Outside every trace that program runs (a single operation at the price of its kernel, several as
-one that may be compiled when it is hot); inside a trace its equations are recorded. Whatever is not plain - tracers of an outer
-trace, lists, unhashable parameters, wrong shapes - takes the function's own way, which also raises the errors.
+A function of `fxgrad.numpy` looks at its arrays' shapes and dtypes and never at their elements, so it is the same small program
+for all operands of the same types. Outside every trace that program runs (a single operation at the price of its kernel, several
+as one program that is compiled when it is hot); inside a trace its equations are recorded. Whatever is not plain - tracers of an
+outer trace, lists, unhashable parameters, wrong shapes - takes the function's own way, which also raises the errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fxgrad.ir.types import Aval, Lit, Var
 from fxgrad.primitives.base import Primitive
 from fxgrad.runtime.eager import prepared_tables
 from fxgrad.trace.tracer import Tracer
-from fxgrad.trace.tracing import Trace, paste, current_trace
+from fxgrad.trace.tracing import Trace, current_trace, paste
 
 __all__ = ["prepared", "prepared_ufunc"]
 
@@ -40,13 +40,15 @@ class Fragment:
 
     __slots__ = ("_run", "aval", "order", "params", "prim", "program")
 
-    def __init__(self, program: Program, order: Sequence[int | Lit] | None, operands: int):
-        self.program, self._run = program, None
+    def __init__(self, program: Program, order: list[int | Lit] | None, operands: int):
+        self.program = program
+        self._run: Callable[..., Any] | None = None
+        self.order: list[int | Lit] | None = None
         self.prim: Primitive | None = None
         if order is not None:
             (eqn,) = program.eqns
             self.prim, self.params, self.aval = eqn.prim, eqn.params, eqn.outputs[0].aval
-            self.order = None if list(order) == list(range(operands)) else order
+            self.order = None if order == list(range(operands)) else order
 
     def record(self, trace: Trace, operands: Sequence[Any]) -> Any:
         """Its equations in a trace, on tracers of it, arrays and NumPy scalars."""
@@ -55,7 +57,7 @@ class Fragment:
         if self.prim is None:
             return paste(trace, self.program, atoms, source)[0]
         if self.order is not None:
-            atoms = [atoms[i] if type(i) is int else i for i in self.order]
+            atoms = [atoms[i] if isinstance(i, int) else i for i in self.order]
         v = Var(self.aval)
         trace.eqns.append(Eqn(self.prim, atoms, self.params, [v], source))
         return Tracer(trace, v)
@@ -104,11 +106,7 @@ def _trace(body: Callable[..., Any], kinds: Sequence[Any]) -> Fragment | None:
 def _order_of(program: Program, number: dict[Any, int]) -> list[int | Lit] | None:
     if len(program.eqns) != 1 or program.outputs != tuple(program.eqns[0].outputs):
         return None
-    order: list[int | Lit] = []
-    for a in program.eqns[0].inputs:
-        place = number.get(a if type(a) is Var else id(a.value))
-        order.append(a if place is None and isinstance(a, Lit) else place)  # type: ignore[arg-type]
-    return order
+    return [number.get(id(a.value), a) if isinstance(a, Lit) else number[a] for a in program.eqns[0].inputs]
 
 
 class _Table(dict):
@@ -141,9 +139,9 @@ class _Table(dict):
 
 
 def _kind(x: Any, trace: Trace | None) -> Any:
-    """What a fragment depends on: an aval, (aval,) of a weak tracer, or the dtype of a scalar, which stays a literal told by identity.
+    """What a fragment depends on: an aval, (aval,) of a weak tracer, or the dtype of a scalar, which stays a literal.
 
-    None if the operand is not plain; np.bool_ is not, having but two objects.
+    None if the operand is not plain; np.bool_ is not: literals are told by identity, and it has but two objects.
     """
     kind = type(x)
     if kind is _ndarray:
@@ -222,7 +220,7 @@ def prepared_ufunc(fn: np.ufunc, general: Callable[..., Any], dtypes_of: Callabl
         scalar = [_is_scalar(k) for k in key]
         fragment = _trace(general, [d if s else k for k, d, s in zip(key, dtypes, scalar, strict=True)])
         targets = tuple([d if s else None for d, s in zip(dtypes, scalar, strict=True)]) if any(scalar) else None
-        return fragment and (fragment, targets)
+        return None if fragment is None else (fragment, targets)
 
     return _unary(general, call, table, quick) if fn.nin == 1 else _binary(general, call, table, quick)
 

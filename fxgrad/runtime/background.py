@@ -57,7 +57,7 @@ def _work() -> None:
         try:
             with _busy:
                 job()
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the program goes on as before
             _log.exception("fxgrad could not compile '%s' in the background; it goes on operation by operation", what)
         with _state:
             _jobs.pop(key, None)

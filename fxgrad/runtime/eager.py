@@ -84,13 +84,14 @@ def direct(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Ca
     return lambda *arrays: quietly(run, *arrays)
 
 
-prepared_tables: list[dict] = []  # of functions that keep what `direct` and `runner` gave them
+prepared_tables: list[dict[Any, Any]] = []  # of functions that keep what `direct` and `runner` gave them
 _calls: dict[Any, tuple[Callable, bool]] = {}  # by shapes and dtype characters, which hash faster than avals
 
 
 def forget_operations() -> None:
     """Drop prepared operations (those in use stay valid)."""
-    for table in (_memo, _calls, *prepared_tables):
+    tables: list[dict[Any, Any]] = [_memo, _calls, *prepared_tables]
+    for table in tables:
         table.clear()
 
 
