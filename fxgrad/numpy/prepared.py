@@ -179,7 +179,7 @@ def prepared(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def _key(args: tuple, kwargs: dict[str, Any], count: int, trace: Trace | None) -> tuple | None:
     key = [_kind(x, trace) for x in args[:count]]
-    if len(key) < count or None in key or all([_is_scalar(k) for k in key]):
+    if len(key) < count or not _usable(key):
         return None
     for v in (*args[count:], *kwargs.values()):
         if type(v) not in _STATIC and not (type(v) is tuple and all([type(i) is int for i in v])):
@@ -197,7 +197,7 @@ def prepared_ufunc(fn: np.ufunc, general: Callable[..., Any], dtypes_of: Callabl
         key = tuple([type(x) if type(x) in _NUMBERS else _kind(x, trace) for x in args])
         found = table.get(key)
         if found is None or type(found) is int:
-            if None in key or all([_is_scalar(k) for k in key]):
+            if not _usable(key):
                 return general(*args)
             found = table.add(key, found, trace is not None, lambda: _with_targets(key, args))
         if not found:
@@ -223,6 +223,16 @@ def prepared_ufunc(fn: np.ufunc, general: Callable[..., Any], dtypes_of: Callabl
         return None if fragment is None else (fragment, targets)
 
     return _unary(general, call, table, quick) if fn.nin == 1 else _binary(general, call, table, quick)
+
+
+def _usable(kinds: Sequence[Any]) -> bool:
+    """All operands are plain, and not all are scalars, with which functions compute at once, also in a trace."""
+    alone = True
+    for k in kinds:
+        if k is None:  # compared by identity: NumPy takes None for float64
+            return False
+        alone = alone and _is_scalar(k)
+    return not alone
 
 
 def _is_scalar(kind: Any) -> bool:
