@@ -191,7 +191,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     for i, j in zip(left, right, strict=True):
         if x.shape[i] != y.shape[j]:
             raise errors.FxValueError(
-                f"shape-mismatch for sum: axis {i} of {x.shape} and axis {j} of {y.shape}", why="Paired axes have one length."
+                f"shape-mismatch for sum: axis {i} of {x.shape} and axis {j} of {y.shape}",
+                why="Paired axes have one length.",
+                fix="Pass axes= of equal lengths in both operands.",
             )
     return contract(x, y, (left, right))
 
@@ -228,7 +230,9 @@ def matrix_power(a: Any, n: int) -> Any:
     n = static_int(n)
     if n < 0:
         raise errors.UnsupportedError(
-            "matrix_power with a negative exponent is not supported", fix="Invert first: matrix_power(np.linalg.inv(a), n)."
+            "matrix_power with a negative exponent is not supported",
+            fix="Invert first: matrix_power(np.linalg.inv(a), n).",
+            why="It needs the inverse, which matrix_power does not compute.",
         )
     if n == 0:
         from fxgrad.numpy.creation import eye
@@ -279,7 +283,9 @@ def _float(x: Any) -> Any:
     x = tensor(x)
     if x.dtype.kind == "c":
         raise errors.UnsupportedError(
-            "norms of complex arrays are not supported", why="fxgrad differentiates real arrays so far."
+            "norms of complex arrays are not supported",
+            why="fxgrad differentiates real arrays so far.",
+            fix="Take the norm of np.abs(x).",
         )
     return x if x.dtype.kind == "f" else e.convert(x, dtype=np.dtype(float))
 

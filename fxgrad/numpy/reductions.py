@@ -82,6 +82,7 @@ def mask_like(where: Any, shape: tuple[int, ...]) -> Any:
         raise errors.FxValueError(
             f"where= of shape {mask.shape} does not broadcast to the operand of shape {shape}",
             why="The mask says of every element whether it takes part.",
+            fix="Pass a mask of the operand's shape, or one that broadcasts to it.",
         )
     return broadcast_to_shape(mask, shape)
 
@@ -214,7 +215,9 @@ def _arg(name: str, a: Any, axis: Any, keepdims: Any) -> Any:
     where = 0 if axis is None else axes[0]
     if x.shape[where] == 0:
         raise errors.FxValueError(
-            f"attempt to get {name} of an empty sequence", why=f"Axis {axis} of shape {shape} has no element."
+            f"attempt to get {name} of an empty sequence",
+            why=f"Axis {axis} of shape {shape} has no element.",
+            fix="Reduce along an axis that has elements, or test x.size first.",
         )
     return keep((r.argmax if name == "argmax" else r.argmin)(x, axes=(where,)), shape, axes, keepdims)
 

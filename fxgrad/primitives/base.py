@@ -97,6 +97,8 @@ class Primitive:
 
     def types(self, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
         """What `typ` answers, remembered: tracing asks for every equation."""
+        if self.kind == "call":  # whose parameters hold programs, which must not be kept alive here
+            return self.typ(*avals, **params)
         key = (*avals, *params.items()) if params else tuple(avals)
         try:
             found = self._types.get(key)
@@ -141,7 +143,11 @@ def lookup(name: str) -> Primitive:
     try:
         return REGISTRY[name]
     except KeyError:
-        raise errors.UnsupportedError(f"there is no primitive '{name}'", fix="See docs/ops.md for the list.") from None
+        raise errors.UnsupportedError(
+            f"there is no primitive '{name}'",
+            fix="See docs/ops.md for the list.",
+            why="Primitives are looked up by name, in programs read from text for example.",
+        ) from None
 
 
 def register(prim: Primitive) -> Primitive:
@@ -206,7 +212,11 @@ def add_tangents(terms: Sequence[Any]) -> Any:
 
 
 def type_error(prim: str, avals: Sequence[Aval], why: str) -> errors.FxTypeError:
-    return errors.FxTypeError(f"{prim} got {', '.join(map(str, avals))}", why=why)
+    return errors.FxTypeError(
+        f"{prim} got {', '.join(map(str, avals))}",
+        why=why,
+        fix="Call the function of fxgrad.numpy, which converts and broadcasts, or do so first (astype, np.broadcast_to, reshape).",
+    )
 
 
 # ---- schemas -----------------------------------------------------------------------------------------------------------

@@ -164,7 +164,11 @@ def _from_program(run: Callable[[list], list], count: int) -> Callable:
 
 def _from_numpy(prim: Primitive, params: dict[str, Any]) -> Callable:
     if prim.numpy is None:
-        raise errors.UnsupportedError(f"primitive '{prim.name}' has no NumPy evaluation")
+        raise errors.UnsupportedError(
+            f"primitive '{prim.name}' has no NumPy evaluation",
+            why=f"Its kind is '{prim.kind}', and such operations run as NumPy calls.",
+            fix=f"Give Primitive('{prim.name}', ...) a numpy= function.",
+        )
     return partial(prim.numpy, **params) if params else prim.numpy
 
 
@@ -209,7 +213,9 @@ def _by_body(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> 
     if body is None or any(a.dtype.kind not in "cbiu" for a in avals):
         names = ", ".join(map(str, avals))
         raise errors.FxTypeError(
-            f"{prim.name} got {names}", why="There is neither a kernel nor a NumPy evaluation for these dtypes."
+            f"{prim.name} got {names}",
+            why="There is neither a kernel nor a NumPy evaluation for these dtypes.",
+            fix="Convert the operands to float32, float64 or an integer dtype first.",
         )
     from fxgrad.kernels import language
 
@@ -292,7 +298,7 @@ def _readable(a: Any, aval: Aval) -> np.ndarray:
     """A native, aligned ndarray of the dtype expected."""
     a = np.asarray(a, aval.dtype)
     if a.shape != aval.shape:
-        raise errors.FxTypeError(f"an operation prepared for {aval} was given shape {a.shape}")
+        raise ValueError(f"an operation prepared for {aval} was given shape {a.shape}")
     return a if a.flags.aligned and a.strides is not None else a.copy()
 
 

@@ -105,7 +105,9 @@ class Trace:
             return found
         if not isinstance(x, (Tracer, np.ndarray)):
             raise errors.FxTypeError(
-                f"a primitive got a {type(x).__name__}", why="Primitives take arrays, NumPy scalars and traced values."
+                f"a primitive got a {type(x).__name__}",
+                why="Primitives take arrays, NumPy scalars and traced values.",
+                fix="Convert it with np.asarray, or call the function of fxgrad.numpy, which does.",
             )
         var = Var(x.aval if type(x) is Tracer else Aval(x.shape, x.dtype))
         self.captured[id(x)] = var
