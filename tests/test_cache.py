@@ -52,8 +52,9 @@ def test_another_literal_compiles_nothing_and_changes_no_bit(dtype):
     for value in VALUES[dtype]:
         program = literal_program(np.dtype(dtype).type(value), x)
         assert_same_bits(compile_program(program)(x), run_program(program, [x]))
-        assert generated is None or len(cache.generated) == generated
-        generated = len(cache.generated)
+        if value not in (0, 1):  # these are simplified away
+            assert generated is None or len(cache.generated) == generated
+            generated = len(cache.generated)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

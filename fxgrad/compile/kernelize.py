@@ -107,11 +107,7 @@ def _target(aval: Aval) -> Place:
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
-    """The kernel of a task; two, when a reduction needs its operand brought in order first. Plans get the literals' values."""
-    return [launch._replace(plan=launch.kernel.bind(launch.plan)) for launch in _launches(a, task)]
-
-
-def _launches(a: Analysis, task: Task) -> list[Launch]:
+    """The kernel of a task; two, when a reduction needs its operand brought in order first."""
     if task.kind == "map":
         return [_map(a, task, list(task.stored), task.shape, None)]
     found = _reduce(a, task)

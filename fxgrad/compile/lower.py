@@ -139,7 +139,7 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
         way = "a product cannot walk this operand's axes" if task.kind == "dot" else "the reduced axes are not walked as one"
         why = task.why if launch.writes == task.stored else [way]
         step = Step("kernel", launch.kernel.title, why, launch.reads, launch.writes)
-        step.launch = launch
+        step.launch = launch._replace(plan=launch.kernel.bind(launch.plan))
         step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
         steps.append(step)
     return steps
