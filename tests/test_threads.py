@@ -87,16 +87,14 @@ def test_many_callers_at_once(threads, use_threads):
 
     def call():
         barrier.wait()
-        for _ in range(15):
-            if not np.array_equal(jitted(*args), want):
-                wrong.append(1)
+        wrong.extend(not np.array_equal(jitted(*args), want) for _ in range(15))
 
     callers = [threading.Thread(target=call) for _ in range(6)]
     for t in callers:
         t.start()
     for t in callers:
         t.join()
-    assert not wrong
+    assert wrong and not any(wrong)
     assert not team.settings[TEAM] or not team._teams[-1].words[OWNER]
 
 
@@ -107,8 +105,7 @@ def test_the_number_may_change_while_others_compute(use_threads):
 
     def call():
         while not end.is_set():
-            if not np.array_equal(jitted(*args), want):
-                wrong.append(1)
+            wrong.append(not np.array_equal(jitted(*args), want))
 
     callers = [threading.Thread(target=call) for _ in range(2)]
     for t in callers:
@@ -119,7 +116,7 @@ def test_the_number_may_change_while_others_compute(use_threads):
     end.set()
     for t in callers:
         t.join()
-    assert not wrong
+    assert wrong and not any(wrong)
     use_threads(1)
     use_threads(2)
     assert len(team._teams) <= 2
@@ -136,7 +133,7 @@ def test_small_work_wakes_nobody(use_threads):
     assert team.settings[TEAM]
 
 
-# ---- settings --------------------------------------------------------------------------------------------------------------
+# ---- settings ----------------------------------------------------------------------------------------------------------
 
 
 def test_settings(use_threads):
@@ -177,7 +174,7 @@ def test_cores_respects_a_quota(monkeypatch):
     assert team.cores() == allowed
 
 
-# ---- processes ---------------------------------------------------------------------------------------------------------------
+# ---- processes ---------------------------------------------------------------------------------------------------------
 
 WORK = """
 x = np.linspace(-1, 1, 600_000, dtype="f4")
@@ -189,7 +186,9 @@ same = lambda: np.array_equal(f(x), want)
 
 @pytest.mark.parametrize("threads", ["2", "4"])
 def test_forked_children_make_their_own_team(threads):
-    code = WORK + """
+    code = (
+        WORK
+        + """
 import os
 from fxgrad.runtime import team
 for generation in range(3):
@@ -207,12 +206,15 @@ for generation in range(3):
     assert os.waitpid(child, 0)[1] == 0
 print("fine")
 """
+    )
     done = script(code, threads)
     assert done.stdout == "fine\n", done.stderr
 
 
 def test_fork_while_the_team_works():
-    code = WORK + """
+    code = (
+        WORK
+        + """
 import os, threading
 end = threading.Event()
 def work():
@@ -231,6 +233,7 @@ end.set()
 other.join()
 print("fine" if ok and same() else "wrong")
 """
+    )
     done = script(code)
     assert done.stdout == "fine\n", done.stderr
 
@@ -273,7 +276,9 @@ whole = time.perf_counter() - start
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2", "3"])
 def test_an_interrupt_ends_a_long_call(threads):
-    code = LONG + """
+    code = (
+        LONG
+        + """
 for _ in range(3):
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     start = time.perf_counter()
@@ -288,13 +293,16 @@ for _ in range(3):
     assert np.array_equal(f(x), want)
 print("fine")
 """
+    )
     done = script(code, threads, timeout=200)
     assert done.stdout == "fine\n", done.stderr
 
 
 @pytest.mark.slow
 def test_signals_with_handlers_that_return_do_no_harm():
-    code = LONG + """
+    code = (
+        LONG
+        + """
 count = 0
 def tick(*_):
     global count
@@ -306,6 +314,7 @@ for _ in range(3):
 signal.setitimer(signal.ITIMER_REAL, 0)
 print("fine", count > 2)
 """
+    )
     done = script(code, "3", timeout=200)
     assert done.stdout == "fine True\n", done.stderr
 
@@ -313,7 +322,9 @@ print("fine", count > 2)
 @pytest.mark.slow
 def test_other_python_threads_run_meanwhile():
     """A long call does not hold the GIL."""
-    code = LONG + """
+    code = (
+        LONG
+        + """
 ticks = 0
 def count():
     global ticks
@@ -330,5 +341,6 @@ end.set()
 other.join()
 print("fine" if during > 20 * min(1, whole) else during)
 """
+    )
     done = script(code, "2", timeout=200)
     assert done.stdout == "fine\n", done.stderr
