@@ -17,6 +17,7 @@ from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches
 from fxgrad.compile.layout import Layout, contiguous
 from fxgrad.compile.plan import Memory, plan_memory
+from fxgrad.compile.products import product_launches
 from fxgrad.compile.source import Source
 from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
@@ -162,7 +163,7 @@ _lock = threading.RLock()
 
 def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executable:
     """The program compiled; done once for each structure. `donated`: numbers of inputs whose memory it may reuse."""
-    kind = ("executable", config.fusion, donated)
+    kind = ("executable", config.fusion, config.matmul, donated)
     found = program.memo.get(kind)
     if found is None:
         key = (program.without_consts().key, kind)
@@ -205,18 +206,15 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     if empty or all(v.aval.size == 0 for v in task.stored):
         return [_identity(task, v) for v in task.stored]
     steps = []
-    for launch in launches(a, task):
-        names = [op.prim.name for op in launch.kernel.ops]
-        if launch.kernel.reduce:
-            names += [launch.kernel.reduce.prim.name, *(op.prim.name for op in launch.kernel.reduce.epilogue)]
-        why = task.why if launch.writes == task.stored else ["the reduced axes are not walked as one"]
-        steps.append(_kernel_step(launch, " ".join(names) or "copy", why))
+    for launch in (product_launches if task.kind == "dot" else launches)(a, task):
+        way = "a product cannot walk this operand's axes" if task.kind == "dot" else "the reduced axes are not walked as one"
+        steps.append(_kernel_step(launch, launch.kernel.title, task.why if launch.writes == task.stored else [way]))
     return steps
 
 
 def _kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
     step = Step("kernel", title, why, launch.reads, launch.writes)
-    step.launches = [launch]
+    step.launches = [launch._replace(plan=launch.kernel.bind(launch.plan))]
     step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
     return step
 
