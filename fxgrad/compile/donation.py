@@ -28,7 +28,7 @@ class Donating:
 
     def __init__(self, plain: Executable, reusing: Executable, donated: Sequence[int]):
         self.plain, self.reusing, self.donated = plain, reusing, tuple(donated)
-        self._avals = [v.aval for v in plain.program.inputs]
+        self._avals = [v.aval for v in plain.flat.inputs]
 
     def __call__(self, *arrays: Any) -> list:
         for i in self.donated:

@@ -12,8 +12,8 @@ Work is counted in units of rows (or columns) of one batch, and may be split any
 as wide as the register block: by a kernel of its own, once for all rows and threads, or, small ones, along the way. For every
 block of columns and of k every panel of rows of a, packed or not, stays in the first-level cache while b's stream past it.
 
-Packed, b is `panels`: for each batch and each block of k one panel after the other, in each of which the columns of one k lie side
-by side. The memory begins at the first multiple of 64 bytes.
+Packed, b is `panels`: for each batch and each block of k one panel after the other, in each of which the columns of one k lie
+side by side. The memory begins at the first multiple of 64 bytes.
 """
 
 from __future__ import annotations
