@@ -120,7 +120,7 @@ def test_random_programs_with_donated_arguments(batch, poisoned):
 
 def places(f, *arrays, fusion=False):
     executable = lower._compile(traced(f, *arrays), fusion)
-    assert_same_bits(executable(*arrays), run_program(executable.program, arrays))
+    assert_same_bits(executable(*arrays), run_program(executable.flat, arrays))
     return executable
 
 
