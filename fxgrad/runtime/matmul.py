@@ -14,14 +14,13 @@ _MOST_PLANS = 4096
 
 
 class Prepared(NamedTuple):
-    """The runs of a product: kernel and plan, whether b comes first; of the packing, if there is any, the same and its bytes."""
+    """The last run of a product, and those before it: kernel and plan by address, pointers as in `Run`."""
 
     kernel: int  # 0: the result is zeros
     plan: int
-    swapped: bool
-    panels: int
-    pack: int
-    pack_plan: int
+    pointers: str
+    before: tuple[tuple[int, int, str], ...]
+    passed: int  # bytes of memory that they pass on
     alive: Any  # what keeps the plans in memory
 
 
@@ -36,20 +35,18 @@ def matmul(a: np.ndarray, b: np.ndarray, strong: int = 0) -> np.ndarray:
     """
     dtype, shape, right = a.dtype, a.shape, b.shape
     key = (dtype, b.dtype, shape, a.strides, right, b.strides, strong)
-    kernel, plan, swapped, panels, pack, pack_plan, _ = _plans.get(key) or _remember(key)
+    kernel, plan, pointers, before, passed, _ = _plans.get(key) or _remember(key)
     if not kernel:
         return np.zeros((shape[0], shape[1], right[2]), dtype)
     out = np.empty((shape[0], shape[1], right[2]), dtype)
-    if swapped:
-        a, b = b, a
-    if panels:
-        memory = np.empty(panels, np.uint8)
-        packing, operands = (b, memory), (a, b, memory, out)
-        _launch(pack, pack_plan, id(packing))
-        _launch(kernel, plan, id(operands))
+    if before:
+        arrays = {"a": a, "b": b, "c": out, "p": np.empty(passed, np.uint8)}
+        for first, its_plan, its_pointers in (*before, (kernel, plan, pointers)):
+            some = tuple([arrays[n] for n in its_pointers])
+            _launch(first, its_plan, id(some))
     else:
-        plain = (a, b, out)
-        _launch(kernel, plan, id(plain))
+        operands = (a, b, out) if pointers == "abc" else (b, a, out)
+        _launch(kernel, plan, id(operands))
     return out
 
 
@@ -87,10 +84,9 @@ def prepare(
 
     (g, m, k), n, size = a_shape, b_shape[2], dtype.itemsize
     if 0 in (g, m, n, k):
-        return Prepared(0, 0, False, 0, 0, 0, None)
+        return Prepared(0, 0, "", (), 0, None)
     a, b, c = (Matrix(0, s[0], s[0], s[1], s[2]) for s in (a_strides, b_strides, (m * n * size, n * size, size)))
-    *packing, run = plan_product(Product(dtype, 1, g, m, n, k, a, b, c, strong))
-    addresses = kernel_addresses([r.kernel for r in (run, *packing)])
-    pack, pack_plan = (addresses[1], packing[0].plan.ctypes.data) if packing else (0, 0)
-    swapped = run.pointers[0] == "b"
-    return Prepared(addresses[0], run.plan.ctypes.data, swapped, run.panels, pack, pack_plan, (run, packing))
+    runs = plan_product(Product(dtype, 1, g, m, n, k, a, b, c, strong))
+    addresses = kernel_addresses([r.kernel for r in runs])
+    *before, last = ((address, r.plan.ctypes.data, r.pointers) for address, r in zip(addresses, runs, strict=True))
+    return Prepared(*last, tuple(before), runs[0].passed, runs)
