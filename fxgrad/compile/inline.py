@@ -8,40 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fxgrad.compile.simplify import simplify
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Var
 
-__all__ = ["flatten", "merge_equal"]
+__all__ = ["flatten"]
 
 _INLINED = ("jit_call", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _ALIASES = ("stop_gradient", "name")  # the compiler sees through these
 
 
-def merge_equal(program: Program) -> Program:
-    """Equations that compute the same from the same operands become one (exact: every primitive is a pure function)."""
-    env: dict[Var, Atom] = {}
-    seen: dict[Any, Eqn] = {}
-    eqns = []
-    for eqn in program.eqns:
-        inputs = [env.get(a, a) if type(a) is Var else a for a in eqn.inputs]
-        key: Any = (eqn.prim, tuple(inputs), tuple(sorted(eqn.params.items())))
-        try:
-            found = seen.get(key)
-        except TypeError:  # an unhashable parameter
-            found, key = None, object()
-        if found is not None:
-            env.update(zip(eqn.outputs, found.outputs, strict=True))
-            continue
-        if inputs != eqn.inputs:
-            eqn = Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
-        seen[key] = eqn
-        eqns.append(eqn)
-    outputs = [env.get(o, o) if type(o) is Var else o for o in program.outputs]
-    return Program(program.inputs, eqns, outputs, program.consts, program.name)
-
-
 def _simplified(program: Program) -> Program:
-    return program.memoize("region", lambda: merge_equal(dce(program)))
+    return program.memoize("region", lambda: simplify(program))
 
 
 def _inner(eqn: Eqn) -> Program | None:
@@ -73,13 +51,13 @@ def flatten(program: Program) -> Program:
 def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
     """Append the region's equations, computed on `args`; an explicit stack, since regions may nest deeply."""
 
-    def start(r: Program, values: list[Atom]) -> tuple[Program, dict[Var, Atom], Iterator[Eqn], Any]:
-        return r, dict(zip(r.inputs, values, strict=True)), iter(r.eqns), None
+    def start(r: Program, values: list[Atom], line: Any) -> tuple[Program, dict[Var, Atom], Iterator[Eqn], Any]:
+        return r, dict(zip(r.inputs, values, strict=True)), iter(r.eqns), line
 
-    stack = [start(region, args)]
+    stack = [start(region, args, None)]
     targets: list[tuple[dict[Var, Atom], Any]] = []
     while True:
-        r, env, rest, _ = stack[-1]
+        r, env, rest, line = stack[-1]
         eqn = next(rest, None)
         if eqn is None:
             results = [env[o] if type(o) is Var else o for o in r.outputs]
@@ -96,8 +74,9 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
         inner = _inner(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs))
         if inner is not None:
             targets.append((env, eqn.outputs))
-            stack.append(start(_simplified(inner), inputs))
+            # an expansion is traced once for all its uses: its equations come from the line of the one they stand for
+            stack.append(start(_simplified(inner), inputs, line or (eqn.source if eqn.prim.kind == "expand" else None)))
             continue
         outs = [Var(v.aval) for v in eqn.outputs]
         env.update(zip(eqn.outputs, outs, strict=True))
-        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, eqn.source))
+        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, line or eqn.source))

@@ -27,7 +27,8 @@ def product_launches(a: Analysis, task: Task) -> list[Launch]:
     for i in layout.copied:
         x, order = eqn.inputs[i], layout.orders[i]
         copy = Var(Aval(tuple(x.aval.shape[d] for d in order), x.aval.dtype))
-        copies.append(copy_launch(a, x, order, copy))
+        root, lying = a.access(x)
+        copies.append(copy_launch(root, lying.transposed(tuple(order)), copy))
         roots[i] = copy
     strong = eqn.params["strong"]
     p = layout.product(out.aval.dtype, 0 if strong is None else strong + 1)

@@ -61,6 +61,10 @@ class ProductKernel:
         self.text = f"kernel {self.form}({short_name(dtype)}) {{\n  {self.what}\n}}"
         self.digest = hashlib.sha256(self.text.encode()).hexdigest()
 
+    def bind(self, plan: np.ndarray) -> np.ndarray:
+        """The plan with the values of the kernel's literals, of which it has none."""
+        return plan
+
     @property
     def title(self) -> str:
         """What the kernel does, in a word or two."""

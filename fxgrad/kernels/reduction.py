@@ -71,11 +71,11 @@ def emit_rows(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     reduce = kernel.reduce
     assert reduce is not None
     operands, n_in, n_after = kernel.operands, len(kernel.inputs), len(reduce.after)
-    lanes, nest, combine = Lanes(b, kernel.lanes), Nest(b, fn, len(operands)), Combiner(b, reduce)
+    nest, combine = Nest(b, fn, len(operands), kernel.scalars), Combiner(b, reduce)
+    lanes, single = (Lanes(b, n, nest.plan.literals, kernel.scalars) for n in (kernel.lanes, 1))
     n = nest.plan.n
     pointers = nest.begin()
     reads = Row(lanes, kernel.inputs, pointers[:n_in], nest.plan.vector_strides[:n_in])
-    single = Lanes(b, 1)
     total = _blocks(kernel, reads, combine, n, single)
     after = [single.load_splat(p, o.dtype) for o, p in zip(reduce.after, pointers[n_in : n_in + n_after], strict=True)]
     results = finish(kernel, single, total, after)
@@ -156,7 +156,8 @@ def emit_cols(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     reduce = kernel.reduce
     assert reduce is not None
     operands = kernel.operands
-    lanes, nest = Lanes(b, kernel.lanes), Nest(b, fn, len(operands))
+    nest = Nest(b, fn, len(operands), kernel.scalars)
+    lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
     combine, L = Combiner(b, reduce), lanes_of_reduction(reduce.dtype)
     width = _SCRATCH // (L * reduce.dtype.itemsize)
     partial, total = Scratch(lanes, reduce.dtype, L, width), Scratch(lanes, reduce.dtype, 1, width)

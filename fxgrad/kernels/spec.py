@@ -4,14 +4,18 @@ The text of a kernel is canonical: equal text, equal machine code. It is what is
 code, and shown to users.
 
 ```
-kernel map(a: f32 unit, b: f32 splat) -> (f32 unit) {
+kernel map(a: f32 unit, b: f32 splat, s0: f32 literal) -> (f32 unit) {
   t0: f32 = exp a
   t1: f32 = mul t0 b
-  return t1
+  t2: f32 = add t1 s0
+  return t2
 }
 ```
 The mode of an operand tells how it lies along the axis the vectors run along: `unit` is contiguous, `splat` one element for all,
 `strided` anything else. Forms: `map`; `rows` reduces along the vectors' axis, `cols` along another one.
+
+The value of a literal is no part of the structure: it is read from the end of the launch's plan, so that another learning rate
+compiles nothing. Literals are numbered by position, equal ones apart: which of them happen to be equal is no structure either.
 """
 
 from __future__ import annotations
@@ -25,12 +29,23 @@ import numpy as np
 from fxgrad.ir.types import Lit, short_name
 from fxgrad.primitives.base import Primitive
 
-__all__ = ["KERNEL_FORMAT", "Kernel", "Op", "Operand", "Reduce", "lanes_of_reduction", "reduction_block"]
+__all__ = ["KERNEL_FORMAT", "Kernel", "Op", "Operand", "Reduce", "Scalar", "lanes_of_reduction", "reduction_block"]
 
-KERNEL_FORMAT = 2  # raise when the meaning of a text, the plan layout or the calling convention changes
+_FOLDED = ("floordiv", "rem")  # of integers: a constant divisor becomes a product, a variable one 10 times the work
 
-Ref = int | Lit  # a value by number, or a literal
+KERNEL_FORMAT = 3  # raise when the meaning of a text, the plan layout or the calling convention changes
+
 Params = tuple[tuple[str, Any], ...]
+
+
+class Scalar(NamedTuple):
+    """The literal with this number, its value in the plan."""
+
+    number: int
+    dtype: np.dtype
+
+
+Ref = int | Lit | Scalar  # a value by number, or a literal; a Kernel turns all but a few of its `Lit`s into `Scalar`s
 
 
 class Operand(NamedTuple):
@@ -64,9 +79,12 @@ class Reduce(NamedTuple):
 
 
 class Kernel:
-    """A kernel in full: values are numbered inputs first, then operations in order."""
+    """A kernel in full: values are numbered inputs first, then operations in order.
 
-    __slots__ = ("_digest", "_text", "form", "inputs", "ops", "outputs", "reduce", "results")
+    `literals` are the values of its literals, which are no part of its text; `bind` writes them into a plan.
+    """
+
+    __slots__ = ("_digest", "_text", "form", "inputs", "literals", "ops", "outputs", "reduce", "results", "scalars")
 
     def __init__(
         self,
@@ -77,10 +95,34 @@ class Kernel:
         outputs: Sequence[Operand],
         reduce: Reduce | None = None,
     ):
-        self.form, self.inputs, self.ops = form, tuple(inputs), tuple(ops)
-        self.results, self.outputs, self.reduce = tuple(results), tuple(outputs), reduce
+        self.form, self.inputs, self.outputs = form, tuple(inputs), tuple(outputs)
+        self.literals: list[np.generic] = []
+        self.ops = self._without_literals(ops)
+        self.results = tuple(map(self._slot, results))
+        self.reduce = reduce and reduce._replace(
+            arg=self._slot(reduce.arg), epilogue=self._without_literals(reduce.epilogue)
+        )  # fmt: skip
+        self.scalars = tuple(v.dtype for v in self.literals)
         self._text: str | None = None
         self._digest: str | None = None
+
+    def _slot(self, ref: Ref) -> Ref:
+        if not isinstance(ref, Lit):
+            return ref
+        self.literals.append(ref.value)
+        return Scalar(len(self.literals) - 1, ref.aval.dtype)
+
+    def _without_literals(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        return tuple(
+            op if op.prim.name in _FOLDED and op.dtype.kind in "iu" else op._replace(args=tuple(map(self._slot, op.args)))
+            for op in ops
+        )
+
+    def bind(self, plan: np.ndarray) -> np.ndarray:
+        """The plan with the literals' values at its end, eight bytes each."""
+        if not self.literals:
+            return plan
+        return np.concatenate([plan, np.frombuffer(b"".join(v.tobytes().ljust(8, b"\0") for v in self.literals), np.int64)])
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -91,7 +133,9 @@ class Kernel:
     def lanes(self) -> int:
         """Elements handled at a time: 16, or 8 when any of them has eight bytes."""
         dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.ops]
-        dtypes += [a.aval.dtype for op in self.ops for a in op.args if isinstance(a, Lit)]
+        dtypes += [
+            a.dtype if isinstance(a, Scalar) else a.aval.dtype for op in self.ops for a in op.args if not isinstance(a, int)
+        ]
         if self.reduce:
             dtypes += [self.reduce.dtype] + [op.dtype for op in self.reduce.epilogue]
         return 16 if all(d.itemsize <= 4 for d in dtypes) else 8
@@ -145,8 +189,14 @@ def format_params(params: Params) -> str:
     return "[" + ",".join(f"{k}={short_name(v) if isinstance(v, np.dtype) else repr(v)}" for k, v in params) + "]"
 
 
+def _format_ref(r: Ref, names: Sequence[str]) -> str:
+    if isinstance(r, Scalar):
+        return f"s{r.number}"
+    return format_literal(r.value) if isinstance(r, Lit) else names[r]
+
+
 def _format_op(name: str, op: Op, names: Sequence[str]) -> str:
-    args = " ".join(format_literal(a.value) if isinstance(a, Lit) else names[a] for a in op.args)
+    args = " ".join(_format_ref(a, names) for a in op.args)
     return f"  {name}: {short_name(op.dtype)} = {op.prim.name}{format_params(op.params)} {args}".rstrip()
 
 
@@ -156,22 +206,21 @@ def _format(kernel: Kernel) -> str:
     def signature(operands: Sequence[Operand], labels: Sequence[str]) -> str:
         return ", ".join(f"{n}: {short_name(o.dtype)} {o.mode}" for n, o in zip(labels, operands, strict=True))
 
-    def ref(r: Ref) -> str:
-        return format_literal(r.value) if isinstance(r, Lit) else names[r]
-
     lines = []
     for i, op in enumerate(kernel.ops):
         lines.append(_format_op(f"t{i}", op, names))
         names.append(f"t{i}")
     r, extra = kernel.reduce, ""
     if r:
-        lines.append(f"  r: {short_name(r.dtype)} = reduce {r.prim.name} {ref(r.arg)}")
+        lines.append(f"  r: {short_name(r.dtype)} = reduce {r.prim.name} {_format_ref(r.arg, names)}")
         after = [f"y{i}" for i in range(len(r.after))]
         names += ["r", *after]
         extra = f"; {signature(r.after, after)}" if r.after else ""
         for i, op in enumerate(r.epilogue):
             lines.append(_format_op(f"u{i}", op, names))
             names.append(f"u{i}")
+    scalars = ", ".join(f"s{i}: {short_name(d)} literal" for i, d in enumerate(kernel.scalars))
     results = ", ".join(f"{short_name(o.dtype)} {o.mode}" for o in kernel.outputs)
-    head = f"kernel {kernel.form}({signature(kernel.inputs, names[: len(kernel.inputs)])}{extra}) -> ({results}) {{"
-    return "\n".join([head, *lines, "  return " + ", ".join(map(ref, kernel.results)), "}"])
+    inputs = ", ".join(filter(None, [signature(kernel.inputs, names[: len(kernel.inputs)]), scalars]))
+    head = f"kernel {kernel.form}({inputs}{extra}) -> ({results}) {{"
+    return "\n".join([head, *lines, "  return " + ", ".join(_format_ref(x, names) for x in kernel.results), "}"])
