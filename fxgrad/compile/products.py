@@ -30,11 +30,9 @@ def product_launches(a: Analysis, task: Task) -> list[Launch]:
         root, lying = a.access(x)
         copies.append(copy_launch(root, lying.transposed(tuple(order)), copy))
         roots[i] = copy
-    strong = eqn.params["strong"]
-    p = layout.product(out.aval.dtype, 0 if strong is None else strong + 1)
     x, y = roots
     assert isinstance(x, Var) and isinstance(y, Var)
-    return copies + _runs(p, {"a": x, "b": y, "c": out})
+    return copies + _runs(layout.product(), {"a": x, "b": y, "c": out})
 
 
 def _runs(p: Product, arrays: dict[str, Var]) -> list[Launch]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.config import config
+from fxgrad.ir.types import Aval
 from fxgrad.kernels.matmul_plan import SUPPORTED, Matrix, Product, plan_product
 
-__all__ = ["Prepared", "matmul", "prepare"]
+__all__ = ["Prepared", "matmul", "prepare", "product_call"]
 
 _MOST_PLANS = 4096
 
@@ -48,6 +51,42 @@ def matmul(a: np.ndarray, b: np.ndarray, strong: int = 0) -> np.ndarray:
         operands = (a, b, out) if pointers == "abc" else (b, a, out)
         _launch(kernel, plan, id(operands))
     return out
+
+
+def product_call(avals: Sequence[Aval], params: dict[str, Any], out: Aval, otherwise: Callable) -> Callable:
+    """The primitive `dot` prepared for operands of these types; other layouts than the usual one go to `otherwise`."""
+    dtype = out.dtype
+    if dtype not in SUPPORTED or 0 in (*avals[0].shape, *avals[1].shape):
+        return otherwise
+    from fxgrad.compile.cache import kernel_addresses
+    from fxgrad.compile.layout import contiguous
+    from fxgrad.compile.product_layout import ProductLayout
+    from fxgrad.runtime.launch import address_of, expected_table, launch_checked
+
+    operands = [contiguous(a.shape, dtype.itemsize) for a in avals]
+    layout = ProductLayout(params, dtype, operands, contiguous(out.shape, dtype.itemsize))
+    if layout.copied != []:
+        return otherwise
+    runs = plan_product(layout.product())
+    if len(runs) > 1:  # large: what it costs to look at the arrays does not count
+        return otherwise
+    (kernel,) = kernel_addresses([runs[0].kernel])
+    pointers, plan = runs[0].pointers, address_of(runs[0].plan)
+    shape, empty, swapped = out.shape, np.empty, pointers == "bac"
+    expected = expected_table(avals[::-1] if swapped else avals)
+
+    def slow(x: Any, y: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return otherwise(x, y)
+
+    def kernel_call(x: Any, y: Any) -> Any:
+        result = empty(shape, dtype)
+        t = (y, x, result) if swapped else (x, y, result)
+        if config.matmul != "own" or launch_checked(kernel, plan, id(t), expected):
+            return slow(x, y)
+        return result
+
+    return kernel_call
 
 
 def _launch(*args: Any) -> None:
