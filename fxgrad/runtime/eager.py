@@ -23,6 +23,7 @@ from fxgrad.ir.types import Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
 from fxgrad.runtime import background
 from fxgrad.runtime.buffers import Block
+from fxgrad.runtime.matmul import product_call
 from fxgrad.runtime.tree import reduce_tree
 
 __all__ = [
@@ -139,7 +140,8 @@ def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Cal
     if prim.kind in ("map", "reduce"):
         return _make_arithmetic(prim, avals, params, outs[0])
     if prim.kind in ("view", "host"):
-        return _from_numpy(prim, params)
+        run = _from_numpy(prim, params)
+        return product_call(avals, params, outs[0], run) if prim.name == "dot" else run
     if prim.kind == "expand":
         from fxgrad.trace.tracing import trace_expansion
 
