@@ -66,6 +66,19 @@ def test_damaged_limits_are_measured_again(elsewhere: Path, damage: str, monkeyp
     assert machine_limits(1) == LIMITS and machine_limits(1, again=True) == machine_limits(1) == other
 
 
+def test_the_better_figures_are_kept(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = tuple(dataclasses.replace(s, read=2 * s.read, copy=s.copy / 2) for s in LIMITS.streams)
+    second = dataclasses.replace(LIMITS, measured="2026-01-02", streams=streams, peak_float64=5e11, peak_float32=1.0)
+    answers = [LIMITS, second, dataclasses.replace(second, streams=streams[:1])]
+    monkeypatch.setattr(machine, "_measure", lambda n: answers.pop(0))
+    machine_limits(1)
+    found = machine_limits(1, better=True)
+    assert (found.measured, found.peak_float32, found.peak_float64) == ("2026-01-02", 2e11, 5e11)
+    for s, a in zip(found.streams, LIMITS.streams, strict=True):
+        assert (s.read, s.copy, s.triad) == (2 * a.read, a.copy, a.triad)
+    assert len(machine_limits(1, better=True).streams) == 1 and not answers  # other sizes: nothing to compare
+
+
 @pytest.mark.parametrize("bad", [0, -1, 1.0, True, "2"])
 def test_limits_of_no_threads(bad: Any) -> None:
     error = raised(lambda: machine_limits(bad), ValueError)

@@ -114,7 +114,7 @@ def explanation(jitted: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     facts = _collect(target, entry, executable, times, memory, limits)
     if threads not in _renewed and faster_than_limit(facts):  # the limits were taken while the machine was busy
         _renewed.add(threads)
-        limits = machine_limits(threads, again=True)
+        limits = machine_limits(threads, better=True)
         facts = _collect(target, entry, executable, times, memory, limits)
     return Explanation(facts, limits)
 
@@ -248,7 +248,8 @@ def _avals(variables: Sequence[Var]) -> tuple[str, ...]:
     return tuple(str(v.aval) for v in dict.fromkeys(variables))
 
 
-def _line(code: Any, number: int) -> Line:
+def _line(code: Any, offset: int) -> Line:
+    number = errors.line_of(code, offset)
     return Line(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
 
 

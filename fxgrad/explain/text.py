@@ -69,7 +69,7 @@ def remarks(facts: Facts) -> list[str]:
         out.append("Nothing was run: an argument is an Aval, which has no values. Times are the least the machine allows.")
     if faster_than_limit(facts):
         out.append(
-            "Something is faster than the limit: that was measured on a busier machine. machine_limits(n, again=True) renews it."
+            "Something is faster than the limit: that was measured on a busier machine. machine_limits(n, better=True) renews it."
         )
     return out
 

@@ -49,6 +49,8 @@ def splat_constant(t: ir.Type, lanes: int, values: Any) -> ir.Constant:
 class Loop:
     """`for i in range(lo, hi, step)` with values carried from one turn to the next, in `carried` inside and after."""
 
+    step: int | ir.Value  # what is set inside the loop counts
+
     def __init__(self, b: ir.IRBuilder, lo: ir.Value, hi: ir.Value, step: int, init: Sequence[ir.Value] = ()):
         self.b, self.step = b, step
         entry = b.block
@@ -66,7 +68,7 @@ class Loop:
     def end(self, carried: Sequence[ir.Value] = ()) -> None:
         """Close the loop; the builder goes on after it."""
         b = self.b
-        following = b.add(self.i, i64(self.step))
+        following = b.add(self.i, i64(self.step) if isinstance(self.step, int) else self.step)
         self.i.add_incoming(following, b.block)
         for phi, v in zip(self.carried, carried, strict=True):
             phi.add_incoming(v, b.block)
