@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "explanation"]
 
-_REPEAT = 7  # calls are timed in so many groups, the fastest counts
+_REPEAT = 7  # calls are timed in at least so many groups, the fastest counts
 _GROUP = 0.002  # seconds of a group, if a call is shorter
-_MOST = 1.0  # seconds after which no further group is begun
+_LEAST, _MOST = 0.1, 1.0  # seconds for which groups are begun, and after which none is
 _renewed: set[int] = set()  # thread counts whose limits this process has measured again
 
 
@@ -172,7 +172,7 @@ def _measure_call(executable: Executable, arrays: Sequence[np.ndarray]) -> tuple
     group(1)  # fresh pages, cold caches
     n = max(1, min(int(_GROUP / max(group(1), 1e-7)), 1000))
     best, groups = group(n), 1
-    while groups < _REPEAT and time.perf_counter() - begin < _MOST:
+    while (spent := time.perf_counter() - begin) < _MOST and (groups < _REPEAT or spent < _LEAST):
         best, groups = min(best, group(n)), groups + 1
     return best, groups, n
 
