@@ -5,18 +5,18 @@ The steps are independent of how they are run: the generated source is one way, 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.compile.cache import kernel_addresses
+from fxgrad.compile.cache import Recent, kernel_addresses
 from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, launches
 from fxgrad.compile.layout import Layout, contiguous
+from fxgrad.compile.store import lock
 from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
@@ -84,8 +84,7 @@ class Executable:
         return "\n".join(map(repr, self.steps))
 
 
-_executables: dict[Any, Executable] = {}
-_lock = threading.RLock()
+_executables = Recent(1024)
 
 
 def compile_program(program: Program) -> Executable:
@@ -94,7 +93,7 @@ def compile_program(program: Program) -> Executable:
     found = program.memo.get(("executable", fusion))
     if found is None:
         key = (program.without_consts().key, fusion)
-        with _lock:
+        with lock:
             found = _executables.get(key)
             if found is None:
                 found = _executables[key] = _compile(program, fusion)
