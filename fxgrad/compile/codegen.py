@@ -52,8 +52,8 @@ def compile_ir(text: str) -> bytes:
     return _target().emit_object(_parse(text))
 
 
-def compile_linked(texts: Sequence[str], exports: Sequence[str]) -> bytes:
-    """Object code of several modules together: the functions `exports` and what they need."""
+def compile_linked(texts: Sequence[str], exports: Sequence[str]) -> tuple[bytes, list[str]]:
+    """Object code of several modules together: the functions `exports` and what they need; also the symbols it lacks."""
     whole, *others = [_parse(text) for text in texts]
     for module in others:
         whole.link_in(module)
@@ -63,7 +63,8 @@ def compile_linked(texts: Sequence[str], exports: Sequence[str]) -> bytes:
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     passes.run(whole, llvm.create_pass_builder(_target(), llvm.create_pipeline_tuning_options()))
-    return _target().emit_object(whole)
+    lacking = [x.name for x in (*whole.functions, *whole.global_variables) if x.is_declaration]
+    return _target().emit_object(whole), [name for name in lacking if not name.startswith("llvm.")]
 
 
 def _parse(text: str) -> Any:

@@ -12,23 +12,32 @@ from fxgrad.compile.fuse import Analysis, Task
 from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous, map_plan, reduce_plan
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.kernels.matmul import ProductKernel
 from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce
 
-__all__ = ["Launch", "launches"]
+__all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
 
 Ints = tuple[int, ...]
 
 
 class Launch(NamedTuple):
-    """One kernel run: its operands in the order of the pointers, and what it writes."""
+    """One kernel run: its operands in the order of the pointers, and what it writes.
 
-    kernel: Kernel
+    In a pipeline of several, `scale` is the number of its units a row; 0: it counts the units of the pipeline.
+
+    `rows` = (units, unit, m), if its units of work are rows of the result: unit u is, of batch u // units with its m rows,
+    those from (u % units) * unit on, at most `unit`.
+    """
+
+    kernel: Kernel | ProductKernel
     plan: np.ndarray
     reads: list[Var]
     writes: list[Var]
     bytes_read: int
     bytes_written: int
     flops: int
+    rows: tuple[int, int, int] | None = None
+    scale: int = 0
 
 
 class Values:
@@ -106,11 +115,7 @@ def _target(aval: Aval) -> Place:
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
-    """The kernel of a task; two, when a reduction needs its operand brought in order first. Plans get the literals' values."""
-    return [launch._replace(plan=launch.kernel.bind(launch.plan)) for launch in _launches(a, task)]
-
-
-def _launches(a: Analysis, task: Task) -> list[Launch]:
+    """The kernel of a task; two, when a reduction needs its operand brought in order first."""
     if task.kind == "map":
         return [_map(a, task, list(task.stored), task.shape, None)]
     found = _reduce(a, task)
@@ -133,6 +138,25 @@ def _map(
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in writes)
     return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+
+
+def copy_launch(root: Atom, layout: Layout, out: Var) -> Launch:
+    """The kernel that writes a view of a value, of which the memory is not in order, into `out`."""
+    if isinstance(root, Lit):
+        return fill_launch(out, root.value)
+    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), _target(out.aval)]
+    plan = map_plan(layout.shape, places, 1)
+    source, target = _operands([root.aval, out.aval], plan.modes)
+    touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
+    return Launch(Kernel("map", [source], [], [0], [target]), plan.plan, [root], [out], touched, out.aval.nbytes, 0)
+
+
+def fill_launch(target: Var, value: Any) -> Launch:
+    """A kernel that writes one value everywhere."""
+    aval = target.aval
+    modes, plan = map_plan(aval.shape, [_target(aval)], 1)
+    kernel = Kernel("map", [], [], [Lit(aval.dtype.type(value))], _operands([aval], modes))
+    return Launch(kernel, plan, [], [target], 0, aval.nbytes, 0)
 
 
 def _lanes(task: Task, roots: Sequence[Var]) -> int:

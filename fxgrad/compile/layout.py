@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Layout", "MapPlan", "Place", "ReducePlan", "apply_view", "contiguous", "map_plan", "reduce_plan"]
+__all__ = ["Layout", "MapPlan", "Place", "ReducePlan", "apply_view", "collapse", "contiguous", "map_plan", "reduce_plan"]
 
 Ints = tuple[int, ...]
 _GRAIN = 8192  # elements: some microseconds of work, against the 0.3 of waking a thread that spins
@@ -24,6 +24,9 @@ class Layout(NamedTuple):
     shape: Ints
     strides: Ints
     offset: int = 0
+
+    def transposed(self, perm: Ints) -> Layout:
+        return Layout(tuple(self.shape[p] for p in perm), tuple(self.strides[p] for p in perm), self.offset)
 
 
 class Place(NamedTuple):
@@ -75,7 +78,7 @@ def _broadcast(x: Layout, *, shape: Ints, dims: Ints) -> Layout:
 
 
 def _transpose(x: Layout, *, perm: Ints) -> Layout:
-    return Layout(tuple(x.shape[p] for p in perm), tuple(x.strides[p] for p in perm), x.offset)
+    return x.transposed(perm)
 
 
 def _reverse(x: Layout, *, axes: Ints) -> Layout:

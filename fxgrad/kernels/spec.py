@@ -141,6 +141,14 @@ class Kernel:
         return 16 if all(d.itemsize <= 4 for d in dtypes) else 8
 
     @property
+    def title(self) -> str:
+        """The names of its operations."""
+        names = [op.prim.name for op in self.ops]
+        if self.reduce:
+            names += [self.reduce.prim.name, *(op.prim.name for op in self.reduce.epilogue)]
+        return " ".join(names) or "copy"
+
+    @property
     def text(self) -> str:
         if self._text is None:
             self._text = _format(self)

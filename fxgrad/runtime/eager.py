@@ -16,6 +16,7 @@ from fxgrad import errors
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
+from fxgrad.runtime.buffers import Block
 from fxgrad.runtime.tree import reduce_tree
 
 __all__ = ["EagerPlan", "evaluate", "evaluator", "has_kernel", "operation", "own", "run_program"]
@@ -306,7 +307,11 @@ def own(x: Any, taken: set[int], aval: Aval) -> Any:
     if not aval.shape:
         return x.astype(aval.dtype, copy=False)[()]
     flags = x.flags
-    if x.base is not None or not (flags.c_contiguous and flags.writeable and flags.aligned) or x.dtype != aval.dtype:
+    if (
+        not (x.base is None or type(x.base) is Block)
+        or not (flags.c_contiguous and flags.writeable and flags.aligned)
+        or x.dtype != aval.dtype
+    ):
         return np.array(x, aval.dtype, order="C")
     if id(x) in taken:
         return x.copy()

@@ -1,0 +1,209 @@
+"""Which product kernel for which operands, and its plan. No code is generated here."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fxgrad.kernels.matmul import (
+    ALONG,
+    APART,
+    IN_PLACE,
+    MATVEC_ROWS,
+    PLAN,
+    DotKernel,
+    MatmulKernel,
+    MatvecKernel,
+    PackKernel,
+    ProductKernel,
+    block_length,
+)
+
+__all__ = ["SUPPORTED", "Matrix", "Product", "Run", "plan_product"]
+
+SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
+_ROWS, _COLUMNS = 48, 64  # in a unit of work: multiples of every register block
+_WORTH = 1 << 18  # multiply-adds that are worth a thread: ten microseconds or so
+_WHOLE = 1 << 21  # those of a batch that is one unit of work
+_THIN = 64  # rows from which on packing b pays
+_IN_PLACE_BYTES = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
+
+
+class Matrix(NamedTuple):
+    """How a batch of matrices lies in memory: bytes to its start, and from one batch, row and column to the next."""
+
+    offset: int
+    outer: int
+    inner: int
+    row: int
+    column: int
+
+    @property
+    def transposed(self) -> Matrix:
+        return self._replace(row=self.column, column=self.row)
+
+
+class Product(NamedTuple):
+    """c[g] = a[g] @ b[g], m by k by n, for outer * inner batches; in c the rows or the columns lie without gaps.
+
+    `strong` names the operand whose zeros annihilate: 1 for a, 2 for b, 0 for neither.
+    """
+
+    dtype: np.dtype
+    outer: int
+    inner: int
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    strong: int = 0
+
+    @property
+    def transposed(self) -> Product:
+        """The same numbers as b' @ a'."""
+        a, b, c = self.b.transposed, self.a.transposed, self.c.transposed
+        return self._replace(m=self.n, n=self.m, a=a, b=b, c=c, strong=(0, 2, 1)[self.strong])
+
+
+class Run(NamedTuple):
+    """One run of a kernel: its plan and its pointers, each a, b, c or p, the memory for panels, which has `panels` bytes.
+
+    `rows` = (units, unit, rows of a batch), if the result has no gaps and its units of work are rows: unit u is, of batch
+    u // units, the rows from (u % units) * unit on.
+    """
+
+    kernel: ProductKernel
+    plan: np.ndarray
+    pointers: str
+    panels: int = 0
+    rows: tuple[int, int, int] | None = None
+
+
+def plan_product(product: Product) -> list[Run]:
+    """The kernels that compute a product, in order; no size is zero."""
+    size = product.dtype.itemsize
+    swapped = product.n > 1 and product.c.column != size
+    p = _normal(product.transposed if swapped else product)
+    if p.c.column != size:
+        raise ValueError("neither the rows nor the columns of the result lie without gaps")
+    if p.m == 1 < p.n and _suits_matvec(p.transposed):
+        p, swapped = p.transposed, not swapped
+    pointers = "bac" if swapped else "abc"
+    if p.m == p.n == 1 and p.k > block_length(p.dtype) and p.a.column == p.b.row == size:
+        units = {"extent": p.outer * p.inner, "units": 1, "unit": 1, "grain": _grain(p.k)}
+        return [Run(DotKernel(p.dtype), _fields(p, units), pointers)]
+    if p.n == 1 < p.m and _suits_matvec(p):
+        count = -(-p.m // MATVEC_ROWS)
+        units = {"extent": p.outer * p.inner * count, "units": count, "unit": MATVEC_ROWS, "grain": _grain(MATVEC_ROWS * p.k)}
+        return [Run(MatvecKernel(p.dtype), _fields(p, units), pointers, rows=_rows(p, units, swapped))]
+    return _matmul(p, swapped)
+
+
+def _grain(multiply_adds: int) -> int:
+    """Units of so many multiply-adds, each with a number from memory or not, that are worth a thread."""
+    return -(-_WORTH // multiply_adds)
+
+
+def _rows(p: Product, units: dict[str, int], swapped: bool) -> tuple[int, int, int] | None:
+    c, row = p.c, p.n * p.dtype.itemsize
+    steps = ((p.m, c.row, row), (p.inner, c.inner, p.m * row), (p.outer, c.outer, p.inner * p.m * row))
+    whole = all(n == 1 or step == usual for n, step, usual in steps)
+    return (units["units"], units["unit"], p.m) if whole and not swapped and not units.get("by_columns") else None
+
+
+def _normal(p: Product) -> Product:
+    """Strides of axes of length 1 made those of the usual layout; batches that share b made rows."""
+    size = p.dtype.itemsize
+    if p.inner == 1 and p.outer > 1:
+        p = p._replace(outer=1, inner=p.outer, **{x: getattr(p, x)._replace(inner=getattr(p, x).outer) for x in "abc"})
+    a, b, c = p.a, p.b, p.c
+    if p.outer == 1 < p.inner and b.inner == 0 and (p.m == 1 or (a.inner == p.m * a.row and c.inner == p.m * c.row)):
+        if p.m == 1:
+            a, c = a._replace(row=a.inner), c._replace(row=c.inner)
+        p = p._replace(inner=1, m=p.inner * p.m)
+    if p.k == 1:
+        a, b = a._replace(column=size), b._replace(row=b.row if p.n > 1 else size)
+    if p.n == 1:
+        b, c = b._replace(column=size), c._replace(column=size)
+    if p.m == 1:
+        a, c = a._replace(row=size), c._replace(row=size if p.n == 1 else c.row)
+    return p._replace(a=a, b=b, c=c)
+
+
+def _suits_matvec(p: Product) -> bool:
+    """A matrix with a contiguous axis times a vector, giving a contiguous one."""
+    size = p.dtype.itemsize
+    return p.c.row == size and (p.a.row == size or (p.a.column == size and p.m >= MATVEC_ROWS))
+
+
+def _matmul(p: Product, swapped: bool) -> list[Run]:
+    units = _units(p)
+    way = _packing(p)
+    stretch = p.n if way == IN_PLACE else min(p.n, _packed_bytes() // (block_length(p.dtype) * p.dtype.itemsize))
+    pack_a = p.a.column != p.dtype.itemsize and p.n > (128 if p.a.row == p.dtype.itemsize else 32)
+    values = units | {"pack_a": pack_a, "pack_b": way, "stretch": stretch}
+    if way != APART:
+        return [Run(MatmulKernel(p.dtype), _fields(p, values), "bac" if swapped else "abc", rows=_rows(p, units, swapped))]
+    packing, size, strides = _apart(p)
+    product = Run(
+        MatmulKernel(p.dtype), _fields(p, values | strides), "bapc" if swapped else "abpc", size, _rows(p, units, swapped)
+    )
+    return [packing._replace(pointers="ap" if swapped else "bp"), product]
+
+
+def _units(p: Product) -> dict[str, int]:
+    """Units of work: rows or columns; small batches whole."""
+    by_columns = p.n > p.m and p.m <= 2 * _ROWS
+    length, unit = (p.n, _COLUMNS) if by_columns else (p.m, _ROWS)
+    if p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE:
+        by_columns, length, unit = False, p.m, p.m
+    count = -(-length // unit)
+    work = unit * p.k * (p.m if by_columns else p.n)
+    return {"extent": p.outer * p.inner * count, "units": count, "unit": unit, "by_columns": by_columns, "grain": _grain(work)}
+
+
+def _packing(p: Product) -> int:
+    """Whether and where b is packed."""
+    size, block = p.dtype.itemsize, min(p.k, block_length(p.dtype))
+    if p.b.column == size and (p.m <= _THIN or block * p.n * size <= _IN_PLACE_BYTES):
+        return IN_PLACE
+    several = p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE
+    return ALONG if several or p.m <= 2 * _ROWS else APART
+
+
+def _apart(p: Product) -> tuple[Run, int, dict[str, int]]:
+    """The packing of b apart, the bytes of its panels, and how they lie."""
+    size, padded = p.dtype.itemsize, -(-p.n // _COLUMNS) * _COLUMNS
+    outer, inner = (n if s else 1 for n, s in ((p.outer, p.b.outer), (p.inner, p.b.inner)))
+    one = padded * p.k * size
+    strides = {"panels_block": padded * block_length(p.dtype) * size, "panels_inner": one * (inner > 1)}
+    strides["panels_outer"] = one * inner * (outer > 1)
+    unit = min(max(padded // 8 // _COLUMNS, 1), 4) * _COLUMNS
+    count = -(-p.n // unit)
+    units = {"extent": outer * inner * count, "units": count, "unit": unit, "inner": inner, "grain": _grain(unit * p.k)}
+    total = outer * inner * one + 64
+    return Run(PackKernel(p.dtype), _fields(p, strides | units), "bp", total), total, strides
+
+
+def _fields(p: Product, values: dict[str, int]) -> np.ndarray:
+    known = {"m": p.m, "n": p.n, "k": p.k, "strong": p.strong if p.dtype.kind == "f" else 0, "inner": p.inner}
+    for name, matrix in zip("abc", (p.a, p.b, p.c), strict=True):
+        known |= {f"{name}_{f}": v for f, v in matrix._asdict().items()}
+    known |= values
+    return np.array([int(known.get(f, 0)) for f in PLAN], np.int64)
+
+
+@functools.cache
+def _packed_bytes() -> int:
+    """How much of b is packed at a time: half the second-level cache."""
+    try:
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
+        cache = int(text.rstrip("KM")) << (20 if text.endswith("M") else 10)
+    except (OSError, ValueError):
+        cache = 1 << 20
+    return min(max(cache // 2, 1 << 18), 1 << 20)
