@@ -47,6 +47,7 @@ def full(value, shape=X.shape, dtype=F):
         (lambda x: E.lin_mul(F(0), x), ["broadcast"]),
         (lambda x: E.lin_div(F(-0.0), x), ["broadcast"]),
         (lambda x: E.div(x, F(1)), []),
+        (lambda x: E.lin_div(F(3), x), ["div"]),
         (lambda x: E.add(x, F(-0.0)), []),
         (lambda x: E.add(F(-0.0), x), []),
         (lambda x: E.sub(x, F(0)), []),

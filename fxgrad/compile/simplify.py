@@ -149,7 +149,10 @@ def _div(w: _Walk, x: Atom, y: Atom) -> Found:
 
 
 def _lin_div(w: _Walk, t: Atom, r: Atom) -> Found:
-    return _zero_like(t) if w.constant(t) == 0 else None
+    c = w.constant(t)
+    if c is None or c == 0:
+        return None if c is None else _zero_like(t)
+    return "div", [t, r], {}
 
 
 def _add(w: _Walk, x: Atom, y: Atom) -> Found:
