@@ -215,7 +215,7 @@ def type_error(prim: str, avals: Sequence[Aval], why: str) -> errors.FxTypeError
     return errors.FxTypeError(
         f"{prim} got {', '.join(map(str, avals))}",
         why=why,
-        fix="Call the function of fxgrad.numpy, which converts and broadcasts, or do so first (astype, np.broadcast_to, reshape).",
+        fix="Call the function of fxgrad.numpy, which converts and broadcasts, or do so first: astype, np.broadcast_to.",
     )
 
 
