@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ from numba.extending import intrinsic
 
 import fxgrad as fx
 import fxgrad.numpy as fnp
+from fxgrad.compile.cache import kernel_addresses
 from fxgrad.config import config
 from fxgrad.kernels.matmul import PLAN, MatmulKernel, block_length
+from fxgrad.kernels.matmul_plan import Matrix, Product, plan_product
 from fxgrad.kernels.matmul_tile import _interleave, register_block
-from fxgrad.runtime.matmul import matmul, prepare
+from fxgrad.runtime.matmul import matmul
 from fxgrad.testing.bits import assert_same_bits
 
 FLOATS = [np.dtype(np.float32), np.dtype(np.float64)]
@@ -189,21 +192,22 @@ def test_accuracy(dtype: np.dtype, shape: tuple[int, int, int]) -> None:
     assert error.max() <= 0.05 * bound.max()  # rounding errors cancel: the bound is not nearly reached
 
 
-@pytest.mark.parametrize("shape", [(100, 300, 200), (7, 600, 300), (100, 300, 1), (1, 300, 100), (1, 900, 1)])
+@pytest.mark.parametrize("shape", [(100, 300, 200), (7, 600, 300), (100, 300, 1), (1, 300, 100), (1, 900, 1), (300, 600, 700)])
 def test_work_can_be_split_anywhere(shape: tuple[int, int, int]) -> None:
     """Ranges of units of work, each run on its own, give together what one run gives."""
-    from fxgrad.runtime.launch import _SIGNATURE
-
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     m, k, n = shape
     a, b = values((3, m, k), FLOATS[0], 1), values((3, k, n), FLOATS[0], 2)
-    kernel, plan, swapped, memory = prepare(a.dtype, a.shape, a.strides, b.shape, b.strides)
-    out, extent = np.full((3, m, n), np.nan, a.dtype), int(memory[0])
-    arrays = np.array([x.ctypes.data for x in ((b, a) if swapped else (a, b))] + [out.ctypes.data])
-    cuts = sorted({0, 1, extent // 3, extent // 2, extent - 1, extent} - {-1})
-    assert extent >= 3
-    for lo, hi in reversed(list(itertools.pairwise(cuts))):
-        _SIGNATURE(kernel)(arrays.ctypes.data, plan, lo, hi)
-    assert_same_bits(out, reference(a, b))
+    strides = (Matrix(0, x.strides[0], *x.strides) for x in (a, b, np.empty((3, m, n), a.dtype)))
+    runs = plan_product(Product(a.dtype, 1, 3, m, n, k, *strides))
+    arrays = {"a": a, "b": b, "c": np.full((3, m, n), np.nan, a.dtype), "p": np.zeros(runs[-1].panels, np.uint8)}
+    for run, kernel in zip(runs, kernel_addresses([r.kernel for r in runs]), strict=True):
+        pointers, extent = np.array([arrays[x].ctypes.data for x in run.pointers]), int(run.plan[0])
+        assert extent >= 3
+        cuts = sorted({0, 1, extent // 3, extent // 2, extent - 1, extent} - {-1})
+        for lo, hi in reversed(list(itertools.pairwise(cuts))):
+            signature(kernel)(pointers.ctypes.data, run.plan.ctypes.data, lo, hi)
+    assert_same_bits(arrays["c"], reference(a, b))
 
 
 def test_a_batch_is_its_parts() -> None:

@@ -21,7 +21,13 @@ Ints = tuple[int, ...]
 
 
 class Launch(NamedTuple):
-    """One kernel run: its operands in the order of the pointers, and what it writes."""
+    """One kernel run: its operands in the order of the pointers, and what it writes.
+
+    In a pipeline of several, `scale` is the number of its units a row; 0: it counts the units of the pipeline.
+
+    `rows` = (units, unit, m), if its units of work are rows of the result: unit u is, of batch u // units with its m rows,
+    those from (u % units) * unit on, at most `unit`.
+    """
 
     kernel: Kernel | ProductKernel
     plan: np.ndarray
@@ -30,6 +36,8 @@ class Launch(NamedTuple):
     bytes_read: int
     bytes_written: int
     flops: int
+    rows: tuple[int, int, int] | None = None
+    scale: int = 0
 
 
 class Values:
@@ -132,9 +140,15 @@ def _map(
     return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
 
 
-def copy_launch(a: Analysis, x: Atom, order: Sequence[int], target: Var) -> Launch:
-    """A kernel that writes x into `target`, its axes taken in `order`."""
-    return _map(a, Task("map", x.aval.shape, 0), [x], x.aval.shape, order, target)
+def copy_launch(root: Atom, layout: Layout, out: Var) -> Launch:
+    """The kernel that writes a view of a value, of which the memory is not in order, into `out`."""
+    if isinstance(root, Lit):
+        return fill_launch(out, root.value)
+    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), _target(out.aval)]
+    plan = map_plan(layout.shape, places, 1)
+    source, target = _operands([root.aval, out.aval], plan.modes)
+    touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
+    return Launch(Kernel("map", [source], [], [0], [target]), plan.plan, [root], [out], touched, out.aval.nbytes, 0)
 
 
 def fill_launch(target: Var, value: Any) -> Launch:

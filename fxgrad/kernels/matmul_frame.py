@@ -23,28 +23,38 @@ class Place(NamedTuple):
 
 
 class Frame:
-    """A product kernel being emitted: its function, the fields of its plan, the matrices of a batch."""
+    """A product kernel being emitted: its function, the fields of its plan, the matrices of a batch (x, y, z for a, b, c)."""
 
-    def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int):
+    x: Place
+    y: Place
+    z: Place
+
+    def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int, operands: str = "abc"):
         self.fn, self.b = internal_function(module, name, KERNEL_TYPE)
-        b, (pointers, plan, self.lo, self.hi) = self.b, self.fn.args
+        b, (_, plan, self.lo, self.hi) = self.b, self.fn.args
         self.dtype, self.k_block, self.size = dtype, k_block, dtype.itemsize
         self.p = {f: b.load(b.gep(plan, [i64(i)], source_etype=I64), typ=I64) for i, f in enumerate(PLAN)}
-        self.arrays = [b.load(b.gep(pointers, [i64(i)], source_etype=PTR), typ=PTR) for i in range(3)]
-        self.arrays = [at(b, x, self.p[f"{n}_offset"]) for n, x in zip("abc", self.arrays, strict=True)]
+        self.arrays = {n: at(b, self.pointer(i64(i)), self.p[f"{n}_offset"]) for i, n in enumerate(operands)}
+
+    def pointer(self, i: ir.Value) -> ir.Value:
+        """The i-th pointer given to the kernel."""
+        return self.b.load(self.b.gep(self.fn.args[0], [i], source_etype=PTR), typ=PTR)
 
     def open_batches(self) -> tuple[Loop, ir.Value, ir.Value]:
         """Open the loop over the batches in the range of work: the loop, and the first and last unit but one of the batch."""
         b, p = self.b, self.p
         loop, low, high = parts_of_batches(b, self.lo, self.hi, p["units"])
-        outer = b.sdiv(loop.i, p["inner"])
-        inner = b.sub(loop.i, b.mul(outer, p["inner"]))
-        places = []
-        for name, x in zip("abc", self.arrays, strict=True):
-            start = at(b, at(b, x, b.mul(outer, p[f"{name}_outer"])), b.mul(inner, p[f"{name}_inner"]))
-            places.append(Place(start, p[f"{name}_row"], p[f"{name}_column"]))
-        self.x, self.y, self.z = places
+        self.outer = b.sdiv(loop.i, p["inner"])
+        self.inner = b.sub(loop.i, b.mul(self.outer, p["inner"]))
+        for name, x in self.arrays.items():
+            place = Place(self.batch(x, name), p[f"{name}_row"], p[f"{name}_column"])
+            setattr(self, {"a": "x", "b": "y", "c": "z"}[name], place)
         return loop, low, high
+
+    def batch(self, array: ir.Value, name: str) -> ir.Value:
+        """Where the batch at hand begins."""
+        b, p = self.b, self.p
+        return at(b, at(b, array, b.mul(self.outer, p[f"{name}_outer"])), b.mul(self.inner, p[f"{name}_inner"]))
 
     def repair(self, rows: tuple[ir.Value, ir.Value], columns: tuple[ir.Value, ir.Value]) -> None:
         """The second look at finished rows and columns of this batch's result."""

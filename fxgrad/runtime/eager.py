@@ -22,6 +22,7 @@ from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
 from fxgrad.runtime import background
+from fxgrad.runtime.buffers import Block
 from fxgrad.runtime.tree import reduce_tree
 
 __all__ = [
@@ -340,7 +341,11 @@ def own(x: Any, taken: set[int], aval: Aval) -> Any:
     if not aval.shape:
         return x.astype(aval.dtype, copy=False)[()]
     flags = x.flags
-    if x.base is not None or not (flags.c_contiguous and flags.writeable and flags.aligned) or x.dtype != aval.dtype:
+    if (
+        not (x.base is None or type(x.base) is Block)
+        or not (flags.c_contiguous and flags.writeable and flags.aligned)
+        or x.dtype != aval.dtype
+    ):
         return np.array(x, aval.dtype, order="C")
     if id(x) in taken:
         return x.copy()

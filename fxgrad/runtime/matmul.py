@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,18 @@ __all__ = ["Prepared", "matmul", "prepare"]
 _MOST_PLANS = 4096
 
 
-Prepared = tuple[int, int, bool, Any]  # kernel (0: the result is zeros), plan, whether b comes first, what keeps the plan alive
+class Prepared(NamedTuple):
+    """The runs of a product: kernel and plan, whether b comes first; of the packing, if there is any, the same and its bytes."""
+
+    kernel: int  # 0: the result is zeros
+    plan: int
+    swapped: bool
+    panels: int
+    pack: int
+    pack_plan: int
+    alive: Any  # what keeps the plans in memory
+
+
 _plans: dict[Any, Prepared] = {}
 
 
@@ -25,12 +36,20 @@ def matmul(a: np.ndarray, b: np.ndarray, strong: int = 0) -> np.ndarray:
     """
     dtype, shape, right = a.dtype, a.shape, b.shape
     key = (dtype, b.dtype, shape, a.strides, right, b.strides, strong)
-    kernel, plan, swapped, _ = _plans.get(key) or _remember(key)
+    kernel, plan, swapped, panels, pack, pack_plan, _ = _plans.get(key) or _remember(key)
     if not kernel:
         return np.zeros((shape[0], shape[1], right[2]), dtype)
     out = np.empty((shape[0], shape[1], right[2]), dtype)
-    operands = (b, a, out) if swapped else (a, b, out)
-    _launch(kernel, plan, id(operands))
+    if swapped:
+        a, b = b, a
+    if panels:
+        memory = np.empty(panels, np.uint8)
+        packing, operands = (b, memory), (a, b, memory, out)
+        _launch(pack, pack_plan, id(packing))
+        _launch(kernel, plan, id(operands))
+    else:
+        plain = (a, b, out)
+        _launch(kernel, plan, id(plain))
     return out
 
 
@@ -68,8 +87,10 @@ def prepare(
 
     (g, m, k), n, size = a_shape, b_shape[2], dtype.itemsize
     if 0 in (g, m, n, k):
-        return 0, 0, False, None
+        return Prepared(0, 0, False, 0, 0, 0, None)
     a, b, c = (Matrix(0, s[0], s[0], s[1], s[2]) for s in (a_strides, b_strides, (m * n * size, n * size, size)))
-    run = plan_product(Product(dtype, 1, g, m, n, k, a, b, c, strong))
-    (address,) = kernel_addresses([run.kernel])
-    return address, run.plan.ctypes.data, run.pointers == "bac", run.plan
+    *packing, run = plan_product(Product(dtype, 1, g, m, n, k, a, b, c, strong))
+    addresses = kernel_addresses([r.kernel for r in (run, *packing)])
+    pack, pack_plan = (addresses[1], packing[0].plan.ctypes.data) if packing else (0, 0)
+    swapped = run.pointers[0] == "b"
+    return Prepared(addresses[0], run.plan.ctypes.data, swapped, run.panels, pack, pack_plan, (run, packing))
