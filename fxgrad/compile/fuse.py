@@ -10,14 +10,17 @@ reduction is a kernel of its own that computes what it reduces, when nobody else
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
 from fxgrad.runtime.eager import has_kernel
 
-__all__ = ["Analysis", "Task", "partition"]
+if TYPE_CHECKING:
+    from fxgrad.compile.passes import Rows
+
+__all__ = ["Analysis", "Task", "partition", "reads_of"]
 
 MAX_OPS = 64
 MAX_READS = 20
@@ -26,10 +29,10 @@ _MAX_EPILOGUE = 12
 
 
 class Task:
-    """One step: a kernel (`map`, `reduce`) or a `host` call.
+    """One step: a kernel (`map`, `reduce`, `row`) or a `host` call.
 
     `eqns` are the operations in order, `stored` the variables written, `why` the reasons for storing them. A reduction has
-    `reduce`, and `epilogue` operations on its result.
+    `reduce`, and `epilogue` operations on its result; a row kernel has its passes in `rows`.
     """
 
     def __init__(self, kind: str, shape: tuple[int, ...], order: int):
@@ -38,6 +41,7 @@ class Task:
         self.stored: list[Var] = []
         self.reduce: Eqn | None = None
         self.epilogue: list[Eqn] = []
+        self.rows: Rows | None = None
         self.why: list[str] = []
 
     @property
@@ -50,10 +54,13 @@ class Analysis:
 
     def __init__(self, program: Program):
         self.program = program
-        self.eqns = program.eqns
-        self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.views: dict[Var, tuple[Atom, Layout]] = {}
-        self.kinds = [self._kind(e) for e in self.eqns]
+        self.eqns: list[Eqn] = []
+        self.kinds: list[str] = []
+        for e in program.eqns:
+            self.eqns.append(self._meeting_scalars(e))
+            self.kinds.append(self._kind(self.eqns[-1]))
+        self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.consumers: list[list[int]] = [[] for _ in self.eqns]
         for i, e in enumerate(self.eqns):
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
@@ -62,6 +69,14 @@ class Analysis:
         self.levels: list[int] = []
         for i in range(len(self.eqns)):
             self.levels.append(self._level(i))
+
+    def _meeting_scalars(self, eqn: Eqn) -> Eqn:
+        """A map equation meets scalars as they are: those broadcast to its shape are taken from before the broadcast."""
+        if eqn.prim.kind != "map" or not any(type(x) is Var and x in self.views for x in eqn.inputs):
+            return eqn
+        roots = [self.access(x)[0] for x in eqn.inputs]
+        inputs = [x if root.aval.shape else root for x, root in zip(eqn.inputs, roots, strict=True)]
+        return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
 
     def _kind(self, eqn: Eqn) -> str:
         prim = eqn.prim
@@ -174,7 +189,7 @@ class Placement:
         self.ops: dict[Any, int] = {}
         self.reads: dict[Any, set[Var]] = {}
         self.outputs = {o for o in a.program.outputs if type(o) is Var}
-        self.viewed = {self.a.access(o)[0] for o in self.outputs}
+        self.viewed = {root for o in self.outputs if type(root := self.a.access(o)[0]) is Var}
         for i in range(len(a.eqns) - 1, -1, -1):
             if a.kinds[i] == "map":
                 self._place(i)
@@ -260,12 +275,15 @@ class Placement:
 
 def partition(program: Program, fusion: bool = True) -> tuple[Analysis, list[Task]]:
     """The tasks of a flat program, in an order in which they can run."""
+    from fxgrad.compile.rows import merge_rows
+
     a = Analysis(program)
     placed = Placement(a, fusion)
     tasks = _tasks(a, placed)
-    if fusion:
-        tasks = _absorb_epilogues(a, tasks, placed)
-    return a, _schedule(a, tasks)
+    if not fusion:
+        return a, _schedule(a, tasks)
+    tasks = _schedule(a, _absorb_epilogues(a, tasks, placed))
+    return a, _schedule(a, merge_rows(a, tasks, placed.viewed))
 
 
 def _tasks(a: Analysis, placed: Placement) -> list[Task]:
@@ -293,7 +311,7 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
     return tasks + [t for t in kernels.values() if t.stored]
 
 
-def _reads(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
+def reads_of(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
     """Stored arrays the equations read."""
     made = {v for e in eqns for v in e.outputs}
     roots: dict[Var, None] = {}
@@ -309,7 +327,7 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
     """A small map kernel over a reduction's result, its only reader, is done before the result is stored."""
     readers: dict[Var, list[Task]] = {}
     for t in tasks:
-        for v in _reads(a, t.all_eqns):
+        for v in reads_of(a, t.all_eqns):
             readers.setdefault(v, []).append(t)
     gone: set[int] = set()
     for t in tasks:
@@ -335,7 +353,7 @@ def _schedule(a: Analysis, tasks: list[Task]) -> list[Task]:
     waiting: list[int] = []
     followers: list[list[int]] = [[] for _ in tasks]
     for n, t in enumerate(tasks):
-        before = {maker[v] for v in _reads(a, t.all_eqns) if v in maker} - {n}
+        before = {maker[v] for v in reads_of(a, t.all_eqns) if v in maker} - {n}
         waiting.append(len(before))
         for m in before:
             followers[m].append(n)

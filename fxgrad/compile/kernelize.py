@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis, Task
-from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous, map_plan, reduce_plan
+from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous, map_plan, reduce_plan, row_plan, split_plans
+from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
-from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce
+from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce, reduction_block
 
 __all__ = ["Launch", "launches"]
 
 Ints = tuple[int, ...]
+_MANY_ROWS = 16  # enough for any team
 
 
 class Launch(NamedTuple):
@@ -106,11 +108,54 @@ def _target(aval: Aval) -> Place:
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
-    """The kernel of a task; two, when a reduction needs its operand brought in order first."""
+    """The kernels of a task; several, when a reduction needs its operand brought in order first or is split."""
     if task.kind == "map":
         return [_map(a, task, list(task.stored), task.shape, None)]
-    found = _reduce(a, task)
-    return [found] if found is not None else _ordered_reduce(a, task)
+    if task.rows is not None:
+        return row_launches(task.rows)
+    found = _columns(a, task)
+    if found is not None:
+        return [found]
+    assert task.reduce is not None
+    space = RowSpace(task.shape, task.reduce.params["axes"])
+    if all(_walks(a, e, space) for e in task.all_eqns):
+        return row_launches(Rows(a, task.all_eqns, task.stored, space))
+    return _ordered_reduce(a, task)
+
+
+def _walks(a: Analysis, e: Eqn, space: RowSpace) -> bool:
+    kind = space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
+    return all(space.walk(a.access(x)[1], kind if x.aval.shape else "scalar") is not None for x in e.inputs)
+
+
+def row_launches(rows: Rows) -> list[Launch]:
+    """A row kernel's launch; two, if there are few rows and they are long: blocks of rows, then rows from these."""
+    space, places = rows.space, rows.places()
+    modes, plan = row_plan(space.rows, space.n, places)
+    roots = [root for root, _, _ in rows.inputs]
+    n = len(roots)
+    operands = _operands([v.aval for v in (*roots, *rows.full)], modes)
+    outputs = operands[n:] + [Operand(v.aval.dtype, "splat") for v in rows.ends]
+    kernel = Kernel("row", operands[:n], (), [rows.number[v] for v in rows.ends], outputs, stages=rows.stages)
+    written = sum(v.aval.nbytes for v in (*rows.full, *rows.ends))
+    read = sum(_touched(root, strides, (*space.rows, space.n)) for root, strides, _ in rows.inputs)
+    flops = sum(_flops([e], e.inputs[0].aval.size if e.prim.kind == "reduce" else v.aval.size) for v, e in rows.maker.items())
+    block = reduction_block(kernel.folds[0].dtype)
+    if not kernel.splits or space.n < 2 * block or space.count >= _MANY_ROWS:
+        return [Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops)]
+    first, last = split_plans(space.rows, space.n, places, block)
+    blocks = [Var(Aval((space.count, -(-space.n // block)), f.dtype)) for f in kernel.folds]
+    partial = sum(v.aval.nbytes for v in blocks)
+    return [
+        Launch(kernel, first, roots, [*rows.full, *blocks], read, sum(v.aval.nbytes for v in rows.full) + partial, flops),
+        Launch(kernel, last, [*roots, *rows.full, *blocks], rows.ends, partial, sum(v.aval.nbytes for v in rows.ends), 0),
+    ]
+
+
+def _touched(root: Var, strides: Ints, sizes: Ints) -> int:
+    """Bytes of an array that are read, each counted once."""
+    elements = math.prod(n for n, s in zip(sizes, strides, strict=True) if s)
+    return min(elements, root.aval.size) * root.aval.dtype.itemsize
 
 
 def _map(
@@ -164,11 +209,11 @@ def _assemble(
         tuple(epilogue),
     )
     inputs = _operands([v.aval for v in values.roots], found.modes)
-    return Kernel(found.form, inputs, ops, [after.ref(out)], [Operand(out.aval.dtype, found.out)], reduce)
+    return Kernel("cols", inputs, ops, [after.ref(out)], [Operand(out.aval.dtype, found.out)], reduce)
 
 
-def _reduce(a: Analysis, task: Task) -> Launch | None:
-    """The fused reduction; None when its operands do not walk the reduced axes as one."""
+def _columns(a: Analysis, task: Task) -> Launch | None:
+    """The fused reduction with vectors across the reduced axes; None when it does better along them, or cannot."""
     eqn = task.reduce
     assert eqn is not None
     arg, out = eqn.inputs[0], task.stored[0]
@@ -194,12 +239,7 @@ def _ordered_reduce(a: Analysis, task: Task) -> list[Launch]:
     order = (*(d for d in range(len(task.shape)) if d not in axes), *axes)
     stored = Var(Aval(tuple(task.shape[d] for d in order), arg.aval.dtype))
     first = _map(a, task, [arg], task.shape, order, stored)
-    values = Values(a, [], [stored], len(task.shape))
-    after, r = _finish(a, task, values, out)
-    last = tuple(range(len(task.shape) - len(axes), len(task.shape)))
-    found = reduce_plan(stored.aval.shape, last, values.places(), after.places(), _target(out.aval), _lanes(task, [stored]))
-    assert found is not None
-    kernel = _assemble(a, task, values, after, r, stored, found, [])
-    flops = _flops([eqn], arg.aval.size) + _flops(task.epilogue, out.aval.size)
-    read = stored.aval.nbytes + after.bytes_read()
-    return [first, Launch(kernel, found.plan, [stored, *after.roots], [out], read, out.aval.nbytes, flops)]
+    kept = tuple(task.shape[d] for d in range(len(task.shape)) if d not in axes)
+    last = tuple(range(len(kept), len(task.shape)))
+    reduce = Eqn(eqn.prim, [stored], {"axes": last}, eqn.outputs)
+    return [first, *row_launches(Rows(a, [reduce, *task.epilogue], [out], RowSpace(stored.aval.shape, last)))]

@@ -135,11 +135,8 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
         return [step]
     steps = []
     for launch in launches(a, task):
-        names = [op.prim.name for op in launch.kernel.ops]
-        if launch.kernel.reduce:
-            names += [launch.kernel.reduce.prim.name, *(op.prim.name for op in launch.kernel.reduce.epilogue)]
         why = task.why if launch.writes == task.stored else ["the reduced axes are not walked as one"]
-        step = Step("kernel", " ".join(names) or "copy", why, launch.reads, launch.writes)
+        step = Step("kernel", " ".join(launch.kernel.names) or "copy", why, launch.reads, launch.writes)
         step.launch = launch
         step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
         steps.append(step)

@@ -5,8 +5,8 @@ sizes, and the range of the outermost dimension to work on (rows, or columns whe
 
 The plan: `[extent, grain, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand]`; a record is
 `[offset, vector stride, loop stride, outer strides...]`, all in bytes. `n` runs along the vectors; `m` is the reduced length of
-`cols`. Every plan begins with `extent`, the number of units that lo and hi count, and `grain`, the least number of units that
-are worth a thread (0: never split).
+`cols`, and says how a `row` kernel is split (row.py). Every plan begins with `extent`, the number of units that lo and hi count,
+and `grain`, the least number of units that are worth a thread (0: never split).
 Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 """
 
@@ -383,12 +383,12 @@ def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
     if hasattr(kernel, "emit"):
         return kernel.emit(module, name)
-    from fxgrad.kernels import reduction
+    from fxgrad.kernels import reduction, row
 
     fn = ir.Function(module, KERNEL_TYPE, name)
     fn.linkage = "internal"
     fn.attributes.add("nounwind")
     fn.attributes.add("optsize")  # no unrolling beside the lanes spelled out: a third less to compile, nothing slower
     b = ir.IRBuilder(fn.append_basic_block("entry"))
-    {"map": emit_map, "rows": reduction.emit_rows, "cols": reduction.emit_cols}[kernel.form](kernel, fn, b)
+    {"map": emit_map, "row": row.emit_row, "cols": reduction.emit_cols}[kernel.form](kernel, fn, b)
     return fn

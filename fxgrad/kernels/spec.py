@@ -11,7 +11,25 @@ kernel map(a: f32 unit, b: f32 splat) -> (f32 unit) {
 }
 ```
 The mode of an operand tells how it lies along the axis the vectors run along: `unit` is contiguous, `splat` one element for all,
-`strided` anything else. Forms: `map`; `rows` reduces along the vectors' axis, `cols` along another one.
+`strided` anything else. Forms: `map`; `cols` reduces along an axis that the vectors do not run along; `row` walks the rows of its
+space one by one, each in several passes:
+
+```
+kernel row(a: f32 unit) -> (f32 unit) {
+  pass
+    r0: f32 = reduce max a
+  pass
+    t1: f32 = sub a r0
+    t2: f32 = exp t1
+    r3: f32 = reduce sum t2
+    keep t2
+  pass
+    t4: f32 = div t2 r3
+    store 0 t4
+}
+```
+A `keep` puts a value aside for later passes; operations between the passes (`u`) are done once a row. What has one value for each
+row is written at the end of the row (`return`), and comes last among the outputs.
 """
 
 from __future__ import annotations
@@ -25,9 +43,11 @@ import numpy as np
 from fxgrad.ir.types import Lit, short_name
 from fxgrad.primitives.base import Primitive
 
-__all__ = ["KERNEL_FORMAT", "Kernel", "Op", "Operand", "Reduce", "lanes_of_reduction", "reduction_block"]
+__all__ = [
+    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Reduce", "Stage", "lanes_of_reduction", "reduction_block",
+]  # fmt: skip
 
-KERNEL_FORMAT = 2  # raise when the meaning of a text, the plan layout or the calling convention changes
+KERNEL_FORMAT = 3  # raise when the meaning of a text, the plan layout or the calling convention changes
 
 Ref = int | Lit  # a value by number, or a literal
 Params = tuple[tuple[str, Any], ...]
@@ -50,7 +70,7 @@ class Op(NamedTuple):
 
 
 class Reduce(NamedTuple):
-    """The reduction at the end of a `rows` or `cols` kernel, and what happens to each result before it is stored.
+    """The reduction at the end of a `cols` kernel, and what happens to each result before it is stored.
 
     `after` are operands over the kept axes, `epilogue` the operations on them and the reduced value. Values are numbered
     on: the reduced value, the operands `after`, the epilogue's operations.
@@ -63,10 +83,40 @@ class Reduce(NamedTuple):
     epilogue: tuple[Op, ...] = ()
 
 
-class Kernel:
-    """A kernel in full: values are numbered inputs first, then operations in order."""
+class Fold(NamedTuple):
+    """A reduction of a pass: `prim` over the values `arg` of dtype `dtype`."""
 
-    __slots__ = ("_digest", "_text", "form", "inputs", "ops", "outputs", "reduce", "results")
+    prim: Primitive
+    arg: Ref
+    dtype: np.dtype
+
+
+class Stage(NamedTuple):
+    """A part of a `row` kernel: operations on what a row has one value of, then a pass over the row's elements.
+
+    `stores` are (value, output) pairs, `keeps` the values put aside for later passes. Values are numbered in the order
+    `before`, `ops`, `folds`, stage after stage. The last stage may have no pass.
+    """
+
+    before: tuple[Op, ...] = ()
+    ops: tuple[Op, ...] = ()
+    folds: tuple[Fold, ...] = ()
+    stores: tuple[tuple[Ref, int], ...] = ()
+    keeps: tuple[int, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        return bool(self.folds or self.stores or self.keeps)
+
+
+class Kernel:
+    """A kernel in full: values are numbered inputs first, then operations in order.
+
+    `map` and `cols` have `ops` and `results`, one for each output. A `row` kernel has `stages`, which store the leading
+    outputs; its `results` are the values of the other ones, one a row.
+    """
+
+    __slots__ = ("_digest", "_text", "form", "inputs", "ops", "outputs", "reduce", "results", "stages")
 
     def __init__(
         self,
@@ -76,9 +126,11 @@ class Kernel:
         results: Sequence[Ref],
         outputs: Sequence[Operand],
         reduce: Reduce | None = None,
+        stages: Sequence[Stage] = (),
     ):
         self.form, self.inputs, self.ops = form, tuple(inputs), tuple(ops)
         self.results, self.outputs, self.reduce = tuple(results), tuple(outputs), reduce
+        self.stages = tuple(stages)
         self._text: str | None = None
         self._digest: str | None = None
 
@@ -88,12 +140,38 @@ class Kernel:
         return self.inputs + (self.reduce.after if self.reduce else ()) + self.outputs
 
     @property
+    def all_ops(self) -> list[Op]:
+        """Every operation but the reductions."""
+        ops = [*self.ops, *(self.reduce.epilogue if self.reduce else ())]
+        return ops + [op for s in self.stages for op in (*s.before, *s.ops)]
+
+    @property
+    def folds(self) -> list[Fold]:
+        """The reductions of a `row` kernel."""
+        return [f for s in self.stages for f in s.folds]
+
+    @property
+    def splits(self) -> bool:
+        """Whether a row can be cut into blocks: it has one pass, with reductions."""
+        return bool(self.folds) and sum(s.passes for s in self.stages) == 1 and not any(s.keeps for s in self.stages)
+
+    @property
+    def names(self) -> list[str]:
+        """The primitives in the order of their operations."""
+        names = [op.prim.name for op in self.ops]
+        if self.reduce:
+            names += [self.reduce.prim.name, *(op.prim.name for op in self.reduce.epilogue)]
+        for s in self.stages:
+            names += [op.prim.name for op in (*s.before, *s.ops)] + [f.prim.name for f in s.folds]
+        return names
+
+    @property
     def lanes(self) -> int:
         """Elements handled at a time: 16, or 8 when any of them has eight bytes."""
-        dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.ops]
-        dtypes += [a.aval.dtype for op in self.ops for a in op.args if isinstance(a, Lit)]
+        dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.all_ops] + [f.dtype for f in self.folds]
+        dtypes += [a.aval.dtype for op in self.all_ops for a in op.args if isinstance(a, Lit)]
         if self.reduce:
-            dtypes += [self.reduce.dtype] + [op.dtype for op in self.reduce.epilogue]
+            dtypes.append(self.reduce.dtype)
         return 16 if all(d.itemsize <= 4 for d in dtypes) else 8
 
     @property
@@ -137,33 +215,58 @@ def format_params(params: Params) -> str:
     return "[" + ",".join(f"{k}={short_name(v) if isinstance(v, np.dtype) else repr(v)}" for k, v in params) + "]"
 
 
+def _ref(r: Ref, names: Sequence[str]) -> str:
+    return format_literal(r.value) if isinstance(r, Lit) else names[r]
+
+
 def _format_op(name: str, op: Op, names: Sequence[str]) -> str:
-    args = " ".join(format_literal(a.value) if isinstance(a, Lit) else names[a] for a in op.args)
+    args = " ".join(_ref(a, names) for a in op.args)
     return f"  {name}: {short_name(op.dtype)} = {op.prim.name}{format_params(op.params)} {args}".rstrip()
+
+
+def _signature(operands: Sequence[Operand], labels: Sequence[str]) -> str:
+    return ", ".join(f"{n}: {short_name(o.dtype)} {o.mode}" for n, o in zip(labels, operands, strict=True))
 
 
 def _format(kernel: Kernel) -> str:
     names = [_operand_name(i) for i in range(len(kernel.inputs))]
-
-    def signature(operands: Sequence[Operand], labels: Sequence[str]) -> str:
-        return ", ".join(f"{n}: {short_name(o.dtype)} {o.mode}" for n, o in zip(labels, operands, strict=True))
-
-    def ref(r: Ref) -> str:
-        return format_literal(r.value) if isinstance(r, Lit) else names[r]
-
-    lines = []
+    lines, extra = [], ""
     for i, op in enumerate(kernel.ops):
         lines.append(_format_op(f"t{i}", op, names))
         names.append(f"t{i}")
-    r, extra = kernel.reduce, ""
+    r = kernel.reduce
     if r:
-        lines.append(f"  r: {short_name(r.dtype)} = reduce {r.prim.name} {ref(r.arg)}")
+        lines.append(f"  r: {short_name(r.dtype)} = reduce {r.prim.name} {_ref(r.arg, names)}")
         after = [f"y{i}" for i in range(len(r.after))]
         names += ["r", *after]
-        extra = f"; {signature(r.after, after)}" if r.after else ""
+        extra = f"; {_signature(r.after, after)}" if r.after else ""
         for i, op in enumerate(r.epilogue):
             lines.append(_format_op(f"u{i}", op, names))
             names.append(f"u{i}")
+    for stage in kernel.stages:
+        lines += _format_stage(stage, names, len(kernel.inputs))
     results = ", ".join(f"{short_name(o.dtype)} {o.mode}" for o in kernel.outputs)
-    head = f"kernel {kernel.form}({signature(kernel.inputs, names[: len(kernel.inputs)])}{extra}) -> ({results}) {{"
-    return "\n".join([head, *lines, "  return " + ", ".join(map(ref, kernel.results)), "}"])
+    head = f"kernel {kernel.form}({_signature(kernel.inputs, names[: len(kernel.inputs)])}{extra}) -> ({results}) {{"
+    last = ["  return " + ", ".join(_ref(x, names) for x in kernel.results)] if kernel.results else []
+    return "\n".join([head, *lines, *last, "}"])
+
+
+def _format_stage(stage: Stage, names: list[str], first: int) -> list[str]:
+    """The lines of a stage; the names of its values are appended to `names`."""
+    lines = []
+    for op in stage.before:
+        names.append(f"u{len(names) - first}")
+        lines.append(_format_op(names[-1], op, names))
+    if not stage.passes:
+        return lines
+    lines.append("  pass")
+    for op in stage.ops:
+        names.append(f"t{len(names) - first}")
+        lines.append("  " + _format_op(names[-1], op, names))
+    folds: list[str] = []
+    for f in stage.folds:
+        folds.append(f"r{len(names) + len(folds) - first}")
+        lines.append(f"    {folds[-1]}: {short_name(f.dtype)} = reduce {f.prim.name} {_ref(f.arg, names)}")
+    names += folds
+    lines += [f"    keep {names[k]}" for k in stage.keeps]
+    return lines + [f"    store {out} {_ref(r, names)}" for r, out in stage.stores]
