@@ -240,11 +240,14 @@ class Placement:
         return self.ops.get(kernel, 0) < MAX_OPS and len(self.reads.get(kernel, ())) < MAX_READS
 
     def _recompute(self, i: int, needs: dict[Any, None], home: Any) -> bool:
-        """Whether computing the value in every kernel moves no more bytes than storing and reading it."""
+        """Whether computing the value in every kernel moves no more bytes than storing and reading it.
+
+        Its home would read what it is computed from in any case.
+        """
         leaves = self._cone(i)
         if leaves is None:
             return False
-        extra = sum(v.aval.nbytes for k in needs for v in leaves if v not in self.reads.get(k, ()))
+        extra = sum(v.aval.nbytes for k in needs if k != home for v in leaves if v not in self.reads.get(k, ()))
         stored = self.a.eqns[i].outputs[0].aval.nbytes
         return extra <= stored * (1 + sum(k != home for k in needs))
 

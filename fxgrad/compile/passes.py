@@ -12,13 +12,12 @@ from fxgrad.compile.fuse import Analysis
 from fxgrad.compile.layout import Layout, Place, apply_view, collapse, contiguous
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Lit, Var
-from fxgrad.kernels.spec import Fold, Op, Stage, lanes_of_reduction
+from fxgrad.kernels.spec import Fold, Op, Stage, cost, lanes_of_reduction
 
 __all__ = ["RowSpace", "Rows"]
 
 Ints = tuple[int, ...]
-_CHEAP_AGAIN = 4  # cheap operations that are done again rather than kept: a load and a store of the first-level cache
-_COSTLY = 20  # cheap operations a costly one stands for
+_KEEP = 4  # cheap operations and loads from which on a value is kept: what a load and a store of the first-level cache cost
 
 
 class RowSpace:
@@ -89,7 +88,7 @@ class Rows:
         self.inputs: dict[tuple[Var, Ints, int], int] = {}
         self.args: dict[Var, list[Any]] = {v: [self._resolve(x, e) for x in e.inputs] for v, e in self.maker.items()}
         self.stage: dict[Var, int] = {}
-        self.cost: dict[Var, int] = {}
+        self.again: dict[Var, dict[Any, int]] = {}  # operations and loads, with their costs, to compute a value anew
         self.folds: list[list[Var]] = []
         for v, e in self.maker.items():
             self._date(v, e)
@@ -123,15 +122,19 @@ class Rows:
             self.folds[first].append(v)
             first += 1
         elif self.kinds[v] == "full":
-            again = sum(self.cost[x] for x in made if self.kinds[x] == "full" and not self._keeps(x))
-            self.cost[v] = again + (1 if e.prim.cheap else _COSTLY)
+            self.again[v] = {v: cost(e.prim)}
+            for x in self.args[v]:
+                if self._is_full(x):
+                    self.again[v].update({(x, "kept"): 1} if self._keeps(x) else self.again[x])
+                elif type(x) is tuple and x[1][-1]:
+                    self.again[v][x] = 1
         self.stage[v] = first
 
     def _lanes(self, v: Var) -> int:
         return lanes_of_reduction(self.maker[v].inputs[0].aval.dtype)
 
     def _keeps(self, v: Var) -> bool:
-        return self.cost[v] > _CHEAP_AGAIN
+        return sum(self.again[v].values()) >= _KEEP
 
     def _demand(self) -> tuple[list[set[Var]], list[set[Var]]]:
         """For every pass, what it computes and what it keeps; found from the last pass to the first."""

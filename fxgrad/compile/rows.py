@@ -1,7 +1,7 @@
 """Row kernels found: tasks over one space of rows that feed each other become one, which reads a row once.
 
 A task takes part if it maps over whole rows, reduces them, or maps over what a row has one value of. Two that feed each other, or
-that reduce the same array, are merged when everything one reads of the other lies in the row (or is the row's value) it is at, and
+that reduce the same array, are merged when all that one reads of the other lies in the row (or is the row's value) it is at, and
 when no other task would have to run between them. Rows too long for the cache are merged only if that needs no second pass.
 """
 

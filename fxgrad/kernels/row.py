@@ -21,15 +21,33 @@ from llvmlite import ir
 from fxgrad.ir.types import Lit
 from fxgrad.kernels.loops import I8, I32, I64, PTR, Lanes, Loop, Nest, Row, advance, emit_ops, i64, memory_type, pick
 from fxgrad.kernels.reduction import Combiner, minimum
-from fxgrad.kernels.spec import Kernel, Operand, Stage, lanes_of_reduction, reduction_block
+from fxgrad.kernels.spec import Kernel, Operand, Stage, cost, lanes_of_reduction, reduction_block
 from fxgrad.kernels.vector import Vec
 
 __all__ = ["emit_row"]
+
+_FETCH = 15  # cheap operations that take the time of a vector's way from memory
 
 
 def emit_row(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     """Row by row, stage by stage."""
     _Emitter(kernel, fn, b).emit()
+
+
+def _fetching(kernel: Kernel, operands: int) -> dict[int, list[int]]:
+    """In which stage the next row of each operand is fetched into cache: there is time where much is computed.
+
+    A pass over memory would leave the arithmetic of the others idle, and no hardware looks beyond a page. Of a single pass it
+    does see the next row coming.
+    """
+    work = {s: sum(cost(op.prim) for op in stage.ops) for s, stage in enumerate(kernel.stages) if stage.passes}
+    out: dict[int, list[int]] = {}
+    if len(work) > 1:
+        for k in range(operands):
+            best = max(work, key=lambda s: work[s])
+            out.setdefault(best, []).append(k)
+            work[best] -= _FETCH
+    return out
 
 
 class _Emitter:
@@ -43,6 +61,7 @@ class _Emitter:
         self.nest = Nest(b, fn, len(self.operands))
         self.combiners = [Combiner(b, f) for f in kernel.folds]
         self.dtypes = self._dtypes()
+        self.fetched = _fetching(kernel, len(self.operands))
         self.kept = self._scratch([k for s in kernel.stages for k in s.keeps])
 
     def _dtypes(self) -> list[np.dtype]:
@@ -203,11 +222,33 @@ class _Walk:
         first = len(inputs)
         writes = [(e.walked[o], e.starts[first + o], strides[first + o]) for _, o in stage.stores]
         writes += [(Operand(e.dtypes[k], "unit"), e.kept[k], i64(e.dtypes[k].itemsize)) for k in stage.keeps]
+        self.ahead = self._ahead()
         self.reads, self.writes = (Row(e.lanes, *(zip(*x, strict=True) if x else ((), (), ()))) for x in (reads, writes))
+
+    def _ahead(self) -> list[tuple[ir.Value, np.dtype, int]]:
+        """Where the next row begins of those operands that this pass fetches, and whether they are to be written."""
+        e, b = self.e, self.e.b
+        mine = [k for k in e.fetched.get(e.kernel.stages.index(self.stage), ()) if e.operands[k].mode == "unit"]
+        if not mine:
+            return []
+        last = b.select(b.icmp_signed(">", e.nest.plan.ndim, i64(0)), b.sub(e.nest.plan.ndim, i64(1)), i64(0))
+        return [
+            (advance(b, e.starts[k], e.nest.plan.outer_stride(k, last)), e.operands[k].dtype, int(k >= len(e.kernel.inputs)))
+            for k in mine
+        ]
+
+    def _fetch(self, i: ir.Value) -> None:
+        """Ask for what lies at this position of the next row; beyond the last row that is nothing, and does no harm."""
+        b = self.e.b
+        for start, dtype, write in self.ahead:
+            place = b.gep(start, [i], source_etype=memory_type(dtype))
+            kind = ir.FunctionType(ir.VoidType(), [PTR, I32, I32, I32])
+            b.call(b.module.declare_intrinsic("llvm.prefetch.p0", (), kind), [place, I32(write), I32(2), I32(1)])
 
     def at(self, i: ir.Value, stop: ir.Value) -> tuple[list[Vec], ir.Value]:
         """Do position i: load, compute, store. What the reductions take, and the mask of lanes."""
         e, stage = self.e, self.stage
+        self._fetch(i)
         loaded, full, mask = self.reads.load(i, stop)
         values = list(e.values)
         for r, x in zip(self.loaded, loaded, strict=True):

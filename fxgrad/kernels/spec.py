@@ -44,7 +44,7 @@ from fxgrad.ir.types import Lit, short_name
 from fxgrad.primitives.base import Primitive
 
 __all__ = [
-    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Reduce", "Stage", "lanes_of_reduction", "reduction_block",
+    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Reduce", "Stage", "cost", "lanes_of_reduction", "reduction_block",
 ]  # fmt: skip
 
 KERNEL_FORMAT = 3  # raise when the meaning of a text, the plan layout or the calling convention changes
@@ -188,6 +188,14 @@ class Kernel:
 
     def __repr__(self) -> str:
         return self.text
+
+
+_SLOW = frozenset(("div", "lin_div", "sqrt", "rsqrt"))
+
+
+def cost(prim: Primitive) -> int:
+    """What an operation on a vector costs, in cheap operations."""
+    return 20 if not prim.cheap else 8 if prim.name in _SLOW else 1
 
 
 def lanes_of_reduction(dtype: np.dtype) -> int:
