@@ -27,6 +27,7 @@ __all__ = [
 
 Ints = tuple[int, ...]
 _GRAIN = 8192  # elements: some microseconds of work, against the 0.3 of waking a thread that spins
+_STREAM = 32 * 1024 * 1024  # bytes of an output beyond which it is not kept in cache: who reads it next finds it gone in any case
 _GATHER, _FAR_GATHER, _ROW, _SCRATCH_TURN = 8.0, 16.0, 20.0, 1.5  # costs in vector loads, to choose between rows and cols
 
 
@@ -189,7 +190,8 @@ def map_plan(shape: Ints, places: Sequence[Place], outputs: int) -> MapPlan:
     if not sizes:  # one element: every operand counts as contiguous, so that the kernel is the usual one
         plan = _pack((), 1, 0, [(p.offset, p.itemsize, 0) for p in places], True)
         return MapPlan(("unit",) * len(places), plan)
-    records = [(p.offset, s[-1], 0, *s[:-1]) for p, s in zip(places, strides, strict=True)]
+    large = [k >= len(places) - outputs and math.prod(sizes) * p.itemsize >= _STREAM for k, p in enumerate(places)]
+    records = [(p.offset, s[-1], past, *s[:-1]) for p, s, past in zip(places, strides, large, strict=True)]
     modes = [mode_of(s[-1], p.itemsize) for p, s in zip(places, strides, strict=True)]
     return MapPlan(tuple(modes), _pack(sizes[:-1], sizes[-1], 0, records, True))
 
