@@ -14,10 +14,13 @@ from fxgrad.primitives import elementwise as E
 from fxgrad.primitives import reduce as R
 from fxgrad.primitives import shape as S
 from fxgrad.primitives import transcendental as T
+from fxgrad.primitives.dot import dot
 from fxgrad.trace.tracing import build
 
 UNARY = [E.neg, T.exp, E.abs_, E.sqrt, T.log1p, E.floor, E.sign, T.logistic]
 BINARY = [E.add, E.sub, E.mul, E.div, E.maximum, E.minimum, E.lin_mul]
+KINDS = ["unary", "binary", "convert", "mask", "reduce", "view", "host", "call", "dot"]
+WEIGHTS = [22, 28, 5, 5, 12, 18, 5, 5, 5]
 SIZES = [1, 2, 3, 4, 5, 7, 16, 17, 33]
 
 
@@ -30,9 +33,7 @@ class Grower:
     def step(self) -> None:
         r = self.r
         x = r.choice(self.values[-8:] if r.random() < 0.7 else self.values)
-        kind = r.choices(["unary", "binary", "convert", "mask", "reduce", "view", "host", "call"], [22, 28, 5, 5, 12, 18, 5, 5])[
-            0
-        ]
+        kind = r.choices(KINDS, WEIGHTS)[0]
         y = getattr(self, kind)(x, aval_of(x))
         if y is not None and aval_of(y).size < 200_000:
             self.values.append(y)
@@ -80,6 +81,24 @@ class Grower:
         if self.r.random() < 0.5:
             return R.cumsum(x, axis=0, reverse=self.r.random() < 0.5)
         return S.concatenate(x, x, axis=0)
+
+    def dot(self, x: Any, a: Aval) -> Any:
+        """A product with any earlier value that has an axis in common; sometimes batched, sometimes strong."""
+        r = self.r
+        if not a.ndim or a.dtype.kind not in "fi":
+            return None
+        i = r.randrange(a.ndim)
+        others = [v for v in self.values if aval_of(v).dtype == a.dtype and a.shape[i] in aval_of(v).shape]
+        y = r.choice(others)
+        b = aval_of(y)
+        j = b.shape.index(a.shape[i])
+        pairs = [(p, q) for p in range(a.ndim) for q in range(b.ndim) if p != i and q != j and a.shape[p] == b.shape[q]]
+        batch = [r.choice(pairs)] if pairs and r.random() < 0.5 else []
+        if a.size * b.size > 1e6:
+            return None
+        contract, groups = ((i,), (j,)), (tuple(p for p, _ in batch), tuple(q for _, q in batch))
+        strong = r.choice([None, None, 0, 1]) if a.dtype.kind == "f" else None
+        return dot(x, y, contract=contract, batch=groups, strong=strong)
 
     def call(self, x: Any, a: Aval) -> Any:
         if a.dtype.kind != "f":

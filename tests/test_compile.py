@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fxgrad import errors
-from fxgrad.compile import cache, lower
+from fxgrad.compile import lower
 from fxgrad.compile.fuse import partition
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.lower import compile_program
@@ -140,8 +137,9 @@ def test_a_chain_is_one_kernel():
     a, b, c = floats(10), floats(10, seed=1), floats(10, seed=2)
     _, compiled = both(lambda a, b, c: [E.maximum(E.add(E.mul(a, b), c), np.float32(0))], a, b, c)
     assert compiled.text == (
-        "kernel map(a: f32 unit, b: f32 unit, c: f32 unit) -> (f32 unit) {\n  t0: f32 = mul a b\n  t1: f32 = add t0 c\n"
-        "  t2: f32 = maximum t1 f32(0.0)\n  return t2\n}"
+        "kernel map(a: f32 unit, b: f32 unit, c: f32 unit, s0: f32 literal) -> (f32 unit) {\n"
+        "  t0: f32 = mul a b\n  t1: f32 = add t0 c\n"
+        "  t2: f32 = maximum t1 s0\n  return t2\n}"
     )
     (step,) = compiled.steps
     assert (step.bytes_read, step.bytes_written, step.flops) == (120, 40, 30)
@@ -160,12 +158,12 @@ def test_expensive_values_are_stored_and_cheap_ones_computed_again():
     x = floats(50, 30)
 
     def f(x):
-        costly, cheap = T.exp(x), E.neg(x)
+        costly, cheap = T.exp(x), E.abs_(x)
         return [y for v in (costly, cheap) for y in (R.sum_(v, axes=(0,)), S.reverse(E.add(v, x), axes=(0,)))]
 
     _, compiled = both(f, x)
     assert [s.why for s in compiled.steps if "exp" in s.title] == [["2 kernels need it", "output of the program"]]
-    assert sum("neg" in s.title for s in compiled.steps) == 2
+    assert sum("abs" in s.title for s in compiled.steps) == 2
 
 
 def test_several_results_of_one_space_come_from_one_kernel():
@@ -310,85 +308,3 @@ def test_threads_may_compile_and_run_at_once():
     for n, (y, s) in results:
         first = next(r for m, r in results if m == n)
         assert_same_bits([y, s], first)
-
-
-# ---- the cache -------------------------------------------------------------------------------------------------------------
-
-SCRIPT = """
-import numpy as np
-from fxgrad.compile import cache
-from fxgrad.compile.lower import compile_program
-from fxgrad.ir.types import aval_of
-from fxgrad.primitives import elementwise as E, reduce as R, transcendental as T
-from fxgrad.runtime.eager import evaluate
-from fxgrad.trace.tracing import build
-x = np.linspace(-1, 1, 100).astype("f4")
-program = build([aval_of(x)], lambda x: [E.mul(T.log1p(x * x), x), R.sum_(E.mul(x, x), axes=(0,))])
-y, s = compile_program(program)(x)
-z = evaluate(E.lin_mul, [x, x], {})[0]
-print(len(cache.generated), y.tobytes().hex()[:64], s, float(z.sum()), str(cache.cache_directory()).startswith({directory!r}))
-"""
-
-
-def run_process(directory, script=SCRIPT):
-    env = {**os.environ, "FXGRAD_CACHE_DIR": str(directory), "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
-    script = script.replace("{directory!r}", repr(str(directory)))
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-@pytest.mark.slow
-def test_second_process_loads_machine_code_and_damage_is_survived(tmp_path):
-    count, *values, inside = run_process(tmp_path)
-    assert int(count) == 3 and inside == "True"
-    assert run_process(tmp_path) == ["0", *values, "True"]
-    for damages in [
-        {"*.nbc": lambda b: b[:300], "u_*.py": lambda b: b[:40]},
-        {"*.nbc": lambda b: b[:4000] + b"XXXX" + b[4004:], "*.nbi": lambda b: b[:9]},
-    ]:
-        for pattern, damage in damages.items():
-            for path in tmp_path.rglob(pattern):
-                path.write_bytes(damage(path.read_bytes()))
-        assert run_process(tmp_path)[1:] == [*values, "True"]
-        assert run_process(tmp_path)[0] == "0"
-
-
-@pytest.mark.slow
-def test_processes_may_race_and_an_unwritable_directory_is_replaced(tmp_path):
-    found: list = []
-    threads = [threading.Thread(target=lambda: found.append(run_process(tmp_path))) for _ in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert len({tuple(f[1:]) for f in found}) == 1
-    assert run_process(Path("/proc/none"))[1:] == [*found[0][1:-1], "False"]
-
-
-def test_identical_kernels_are_generated_once():
-    x = floats(123)
-    f = lambda x: [E.mul(T.exp(E.neg(x)), np.float32(1.2345))]  # noqa: E731
-    compile_program(traced(f, x))(x)
-    before = len(cache.generated)
-    compile_program(traced(f, floats(77)))(floats(77))
-    compile_program(traced(f, floats(11, 7)))(floats(11, 7))
-    assert len(cache.generated) == before
-
-
-def test_clearing_the_caches_leaves_executables_in_use_valid(tmp_path, monkeypatch):
-    from fxgrad.config import config
-
-    monkeypatch.setattr(config, "cache_dir", str(tmp_path))
-    x = floats(50)
-    program = traced(lambda x: [E.mul(T.exp(x), np.float32(4.321))], x)
-    compiled = compile_program(program)
-    (want,) = compiled(x)
-    cache.clear_caches()
-    assert_same_bits(compiled(x)[0], want)
-    assert_same_bits(compile_program(traced(lambda x: [E.mul(T.exp(x), np.float32(4.321))], x))(x)[0], want)
-
-
-def test_import_does_not_load_the_compiler():
-    script = "import sys, fxgrad; print('numba' in sys.modules, 'llvmlite' in sys.modules)"
-    assert run_process("/tmp", script) == ["False", "False"]

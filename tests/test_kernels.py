@@ -106,7 +106,7 @@ def test_map_of_any_layout_equals_its_numpy_form(dtype, layout):
 
 def run_kernel(kernel, *arrays, out):
     places = [P(a.strides, 0, a.itemsize) for a in (*arrays, out)]
-    plan = map_plan(out.shape, places, 1).plan
+    plan = kernel.bind(map_plan(out.shape, places, 1).plan)
     (address,) = kernel_addresses([kernel])
     operands = (*arrays, out)
     native.launch(address, plan.ctypes.data, id(operands))
@@ -196,8 +196,8 @@ def test_text_of_a_kernel():
         [5], unit("f4", 1),
     )  # fmt: skip
     assert kernel.text == (
-        "kernel map(a: f32 unit, b: f32 splat) -> (f32 unit) {\n  t0: f32 = exp a\n  t1: f32 = mul t0 b\n"
-        "  t2: f32 = integer_pow[n=3] t1\n  t3: f32 = add t2 f32(-0.0)\n  return t3\n}"
+        "kernel map(a: f32 unit, b: f32 splat, s0: f32 literal) -> (f32 unit) {\n  t0: f32 = exp a\n  t1: f32 = mul t0 b\n"
+        "  t2: f32 = integer_pow[n=3] t1\n  t3: f32 = add t2 s0\n  return t3\n}"
     )
 
 

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
+from fxgrad.compile.product_layout import ProductLayout
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
+from fxgrad.primitives.dot import has_product_kernel
 from fxgrad.runtime.eager import has_kernel
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ _MAX_EPILOGUE = 12
 
 
 class Task:
-    """One step: a kernel (`map`, `reduce`, `row`) or a `host` call.
+    """One step: a kernel (`map`, `reduce`, `row`), a product (`dot`) or a `host` call.
 
     `eqns` are the operations in order, `stored` the variables written, `why` the reasons for storing them. A reduction has
     `reduce`, and `epilogue` operations on its result; a row kernel has its passes in `rows`.
@@ -54,13 +56,14 @@ class Analysis:
 
     def __init__(self, program: Program):
         self.program = program
-        self.views: dict[Var, tuple[Atom, Layout]] = {}
-        self.eqns: list[Eqn] = []
-        self.kinds: list[str] = []
-        for e in program.eqns:
-            self.eqns.append(self._meeting_scalars(e))
-            self.kinds.append(self._kind(self.eqns[-1]))
+        self.eqns = list(program.eqns)
         self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
+        self.views: dict[Var, tuple[Atom, Layout]] = {}
+        self.turned = self._turned()
+        self.kinds: list[str] = []
+        for i, e in enumerate(self.eqns):
+            self.eqns[i] = self._meeting_scalars(e)
+            self.kinds.append(self._kind(i))
         self.consumers: list[list[int]] = [[] for _ in self.eqns]
         for i, e in enumerate(self.eqns):
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
@@ -78,11 +81,54 @@ class Analysis:
         inputs = [x if root.aval.shape else root for x, root in zip(eqn.inputs, roots, strict=True)]
         return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
 
-    def _kind(self, eqn: Eqn) -> str:
+    def _turned(self) -> dict[int, tuple[Var, Layout]]:
+        """For each product that only transposes read: the result of the last of them, and the product as a view of it."""
+        users: dict[Var, list[int]] = {}
+        for i, e in enumerate(self.eqns):
+            for x in e.inputs:
+                if type(x) is Var:
+                    users.setdefault(x, []).append(i)
+        kept, found = set(self.program.outputs), {}
+        for i, e in enumerate(self.eqns):
+            perms: list[tuple[int, ...]] = []
+            v = e.outputs[0]
+            while e.prim.name == "dot" and v not in kept and len(readers := users.get(v, [])) == 1:
+                if self.eqns[readers[0]].prim.name != "transpose":
+                    break
+                perms.append(self.eqns[readers[0]].params["perm"])
+                v = self.eqns[readers[0]].outputs[0]
+            if perms:
+                layout = contiguous(v.aval.shape, v.aval.dtype.itemsize)
+                for perm in reversed(perms):
+                    layout = layout.transposed(tuple(perm.index(d) for d in range(len(perm))))
+                found[i] = v, layout
+        return found
+
+    def product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
+        """How a product's operands lie, if its result lies like `c`."""
+        found = [self.access(x) for x in eqn.inputs]
+        return ProductLayout(eqn, [layout for _, layout in found], [type(root) is not Var for root, _ in found], c)
+
+    def _product(self, i: int) -> str:
+        """A product by our own kernels; its result is stored as the transpose that follows it wants it, if that can be."""
+        eqn = self.eqns[i]
+        if i in self.turned:
+            result, c = self.turned[i]
+            if self.product_layout(eqn, c).copied is not None:
+                self.views[eqn.outputs[0]] = (result, c)
+                self.producer[result] = i
+        return "dot"
+
+    def _kind(self, i: int) -> str:
+        eqn = self.eqns[i]
         prim = eqn.prim
+        if self.producer.get(eqn.outputs[0]) != i:
+            return "view"
         avals = [a.aval for a in eqn.inputs]
         if prim.kind in ("map", "reduce"):
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
+        if prim.name == "dot" and has_product_kernel(avals[0].dtype):
+            return self._product(i)
         if prim.kind == "view" and len(eqn.inputs) == 1:
             root, layout = self.access(eqn.inputs[0])
             found = apply_view(prim.name, layout, eqn.params)
@@ -96,6 +142,12 @@ class Analysis:
         if type(atom) is Var and atom in self.views:
             return self.views[atom]
         return atom, contiguous(atom.aval.shape, atom.aval.dtype.itemsize)
+
+    def stored(self, v: Var) -> Var:
+        """The variable in whose memory an equation's result lies."""
+        root = self.access(v)[0]
+        assert isinstance(root, Var)
+        return root
 
     def direct(self, atom: Atom, shape: tuple[int, ...]) -> int | None:
         """The map equation whose value an operation over `shape` can take from a register."""
@@ -293,10 +345,10 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
     kernels: dict[Any, Task] = {}
     tasks: list[Task] = []
     for i, eqn in enumerate(a.eqns):
-        if a.kinds[i] == "host":
-            task = Task("host", (), i)
-            task.eqns, task.stored = [eqn], list(eqn.outputs)
-            task.why = [f"'{eqn.prim.name}' runs as a library call"]
+        if a.kinds[i] in ("host", "dot"):
+            task = Task(a.kinds[i], (), i)
+            task.eqns, task.stored = [eqn], [v if a.kinds[i] == "host" else a.stored(v) for v in eqn.outputs]
+            task.why = ["the result of a product" if a.kinds[i] == "dot" else f"'{eqn.prim.name}' runs as a library call"]
             tasks.append(task)
         elif a.kinds[i] == "reduce":
             task = kernels.setdefault(("reduce", i, 0), Task("reduce", a.space(i), i))

@@ -8,40 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fxgrad.compile.simplify import simplify
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Var
 
-__all__ = ["flatten", "merge_equal"]
+__all__ = ["flatten"]
 
 _INLINED = ("jit_call", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _ALIASES = ("stop_gradient", "name")  # the compiler sees through these
 
 
-def merge_equal(program: Program) -> Program:
-    """Equations that compute the same from the same operands become one (exact: every primitive is a pure function)."""
-    env: dict[Var, Atom] = {}
-    seen: dict[Any, Eqn] = {}
-    eqns = []
-    for eqn in program.eqns:
-        inputs = [env.get(a, a) if type(a) is Var else a for a in eqn.inputs]
-        key: Any = (eqn.prim, tuple(inputs), tuple(sorted(eqn.params.items())))
-        try:
-            found = seen.get(key)
-        except TypeError:  # an unhashable parameter
-            found, key = None, object()
-        if found is not None:
-            env.update(zip(eqn.outputs, found.outputs, strict=True))
-            continue
-        if inputs != eqn.inputs:
-            eqn = Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
-        seen[key] = eqn
-        eqns.append(eqn)
-    outputs = [env.get(o, o) if type(o) is Var else o for o in program.outputs]
-    return Program(program.inputs, eqns, outputs, program.consts, program.name)
-
-
 def _simplified(program: Program) -> Program:
-    return program.memoize("region", lambda: merge_equal(dce(program)))
+    return program.memoize("region", lambda: simplify(program))
 
 
 def _inner(eqn: Eqn) -> Program | None:

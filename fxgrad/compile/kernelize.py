@@ -13,24 +13,26 @@ from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
-from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce, reduction_block
+from fxgrad.kernels.matmul import ProductKernel
+from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce, reduction_block, weight
 
-__all__ = ["Launch", "launches"]
+__all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
 
 Ints = tuple[int, ...]
 _MANY_ROWS = 16  # enough for any team
 
 
 class Launch(NamedTuple):
-    """One kernel run: its operands in the order of the pointers, and what it writes."""
+    """One kernel run: its operands in the order of the pointers, and what it writes; `why` it is not one with the next."""
 
-    kernel: Kernel
+    kernel: Kernel | ProductKernel
     plan: np.ndarray
     reads: list[Var]
     writes: list[Var]
     bytes_read: int
     bytes_written: int
     flops: int
+    why: str = ""  # empty: the task's reasons
 
 
 class Values:
@@ -131,7 +133,8 @@ def _walks(a: Analysis, e: Eqn, space: RowSpace) -> bool:
 def row_launches(rows: Rows) -> list[Launch]:
     """A row kernel's launch; two, if there are few rows and they are long: blocks of rows, then rows from these."""
     space, places = rows.space, rows.places()
-    modes, plan = row_plan(space.rows, space.n, places)
+    work = weight([op.prim for s in rows.stages for op in s.ops])
+    modes, plan = row_plan(space.rows, space.n, places, work)
     roots = [root for root, _, _ in rows.inputs]
     n = len(roots)
     operands = _operands([v.aval for v in (*roots, *rows.full)], modes)
@@ -143,11 +146,20 @@ def row_launches(rows: Rows) -> list[Launch]:
     block = reduction_block(kernel.folds[0].dtype)
     if not kernel.splits or space.n < 2 * block or space.count >= _MANY_ROWS:
         return [Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops)]
-    first, last = split_plans(space.rows, space.n, places, block)
+    first, last = split_plans(space.rows, space.n, places, block, work)
     blocks = [Var(Aval((space.count, -(-space.n // block)), f.dtype)) for f in kernel.folds]
     partial = sum(v.aval.nbytes for v in blocks)
     return [
-        Launch(kernel, first, roots, [*rows.full, *blocks], read, sum(v.aval.nbytes for v in rows.full) + partial, flops),
+        Launch(
+            kernel,
+            first,
+            roots,
+            [*rows.full, *blocks],
+            read,
+            sum(v.aval.nbytes for v in rows.full) + partial,
+            flops,
+            "few rows and long: a team shares their blocks",
+        ),
         Launch(kernel, last, [*roots, *rows.full, *blocks], rows.ends, partial, sum(v.aval.nbytes for v in rows.ends), 0),
     ]
 
@@ -166,7 +178,7 @@ def _map(
     writes = [target] if target is not None else [v for v in stored if isinstance(v, Var)]
     places = values.places(order) + [_target(v.aval) for v in writes]
     space = shape if order is None else tuple(shape[d] for d in order)
-    plan: MapPlan = map_plan(space, places, len(writes))
+    plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in task.eqns]))
     n = len(values.accesses)
     ops = values.ops(task.eqns, n)
     operands = _operands([v.aval for v in (*values.roots, *writes)], plan.modes)
@@ -174,6 +186,19 @@ def _map(
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in writes)
     return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+
+
+def copy_launch(a: Analysis, x: Atom, order: Sequence[int], target: Var) -> Launch:
+    """A kernel that writes x into `target`, its axes taken in `order`."""
+    return _map(a, Task("map", x.aval.shape, 0), [x], x.aval.shape, order, target)
+
+
+def fill_launch(target: Var, value: Any) -> Launch:
+    """A kernel that writes one value everywhere."""
+    aval = target.aval
+    modes, plan = map_plan(aval.shape, [_target(aval)], 1)
+    kernel = Kernel("map", [], [], [Lit(aval.dtype.type(value))], _operands([aval], modes))
+    return Launch(kernel, plan, [], [target], 0, aval.nbytes, 0)
 
 
 def _lanes(task: Task, roots: Sequence[Var]) -> int:
@@ -220,7 +245,8 @@ def _columns(a: Analysis, task: Task) -> Launch | None:
     values = Values(a, task.eqns, [arg], len(task.shape))
     after, r = _finish(a, task, values, out)
     axes: Ints = eqn.params["axes"]
-    found = reduce_plan(task.shape, axes, values.places(), after.places(), _target(out.aval), _lanes(task, values.roots))
+    lanes, work = _lanes(task, values.roots), weight([e.prim for e in task.eqns])
+    found = reduce_plan(task.shape, axes, values.places(), after.places(), _target(out.aval), lanes, work)
     if found is None:
         return None
     kernel = _assemble(a, task, values, after, r, arg, found, task.eqns)
@@ -238,7 +264,7 @@ def _ordered_reduce(a: Analysis, task: Task) -> list[Launch]:
     axes: Ints = eqn.params["axes"]
     order = (*(d for d in range(len(task.shape)) if d not in axes), *axes)
     stored = Var(Aval(tuple(task.shape[d] for d in order), arg.aval.dtype))
-    first = _map(a, task, [arg], task.shape, order, stored)
+    first = _map(a, task, [arg], task.shape, order, stored)._replace(why="the reduced axes are not walked as one")
     kept = tuple(task.shape[d] for d in range(len(task.shape)) if d not in axes)
     last = tuple(range(len(kept), len(task.shape)))
     reduce = Eqn(eqn.prim, [stored], {"axes": last}, eqn.outputs)

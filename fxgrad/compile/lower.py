@@ -17,6 +17,7 @@ from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, launches
 from fxgrad.compile.layout import Layout, contiguous
+from fxgrad.compile.products import product_launches
 from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
@@ -90,15 +91,15 @@ _lock = threading.RLock()
 
 def compile_program(program: Program) -> Executable:
     """The program compiled; done once for each structure."""
-    fusion = config.fusion
-    found = program.memo.get(("executable", fusion))
+    fusion, matmul = config.fusion, config.matmul
+    found = program.memo.get(("executable", fusion, matmul))
     if found is None:
-        key = (program.without_consts().key, fusion)
+        key = (program.without_consts().key, fusion, matmul)
         with _lock:
             found = _executables.get(key)
             if found is None:
                 found = _executables[key] = _compile(program, fusion)
-        program.memo["executable", fusion] = found
+        program.memo["executable", fusion, matmul] = found
     return found
 
 
@@ -134,10 +135,11 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
         step.eqn = task.reduce
         return [step]
     steps = []
-    for launch in launches(a, task):
-        why = task.why if launch.writes == task.stored else ["the reduced axes are not walked as one"]
-        step = Step("kernel", " ".join(launch.kernel.names) or "copy", why, launch.reads, launch.writes)
-        step.launch = launch
+    for launch in (product_launches if task.kind == "dot" else launches)(a, task):
+        way = "a product cannot walk this operand's axes" if task.kind == "dot" else launch.why
+        why = [way] if way and launch.writes != task.stored else task.why
+        step = Step("kernel", launch.kernel.title, why, launch.reads, launch.writes)
+        step.launch = launch._replace(plan=launch.kernel.bind(launch.plan))
         step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
         steps.append(step)
     return steps

@@ -9,7 +9,7 @@ from fxgrad.compile.cache import kernel_addresses
 from fxgrad.compile.layout import Layout, Place, contiguous, map_plan, reduce_plan, row_plan
 from fxgrad.compile.passes import RowSpace
 from fxgrad.ir.types import Aval
-from fxgrad.kernels.spec import Fold, Kernel, Op, Operand, Reduce, Stage
+from fxgrad.kernels.spec import Fold, Kernel, Op, Operand, Reduce, Stage, weight
 from fxgrad.primitives.base import Primitive
 
 __all__ = ["map_variant", "reduce_variant", "usual_kernels"]
@@ -27,7 +27,7 @@ def _map(
     ndim = out.ndim
     places = [_place(a, s, ndim) for a, s in zip(avals, strides, strict=True)]
     places.append(Place(contiguous(out.shape, out.dtype.itemsize).strides, 0, out.dtype.itemsize))
-    modes, plan = map_plan(out.shape, places, 1)
+    modes, plan = map_plan(out.shape, places, 1, weight([prim]))
     n = len(avals)
     op = Op(prim, tuple(sorted(params.items())), tuple(range(n)), out.dtype)
     operands = [Operand(a.dtype, m) for a, m in zip((*avals, out), modes, strict=True)]

@@ -3,11 +3,12 @@
 A kernel is a function `kernel(pointers, plan, lo, hi)`: the operands' data pointers, an int64 array that holds everything about
 sizes, and the range of the outermost dimension to work on (rows, or columns when there is one row), so that work can be split.
 
-The plan: `[extent, grain, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand]`; a record is
-`[offset, vector stride, loop stride, outer strides...]`, all in bytes. `n` runs along the vectors; `m` is the reduced length of
-`cols`, and says how a `row` kernel is split (row.py). The loop stride is that of `cols` along the reduced axis; of an output of
-`map`, not 0 asks for stores that bypass the caches. Every plan begins with `extent`, the number of units that lo and hi count,
-and `grain`, the least number of units that are worth a thread (0: never split).
+The plan: `[extent, grain, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand, literals...]`; a
+record is `[offset, vector stride, loop stride, outer strides...]`, all in bytes; a literal has eight bytes, its value first. `n`
+runs along the vectors; `m` is the reduced length of `cols`, and says how a `row` kernel is split (row.py). The loop stride is
+that of `cols` along the reduced axis; of an output of `map`, not 0 asks for stores that bypass the caches. Every plan begins
+with `extent`, the number of units that lo and hi count, and `grain`, the least number of units that are worth a thread (0: never
+split).
 Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 """
 
@@ -21,7 +22,7 @@ from llvmlite import ir
 
 from fxgrad.ir.types import Lit, short_name
 from fxgrad.kernels import language
-from fxgrad.kernels.spec import Kernel, Op, Operand
+from fxgrad.kernels.spec import Kernel, Op, Operand, Ref, Scalar
 from fxgrad.kernels.vector import Vec, constant, llvm_type
 
 __all__ = ["KERNEL_TYPE", "emit_kernel"]
@@ -78,7 +79,7 @@ class Loop:
 class Plan:
     """Reads the fields of a plan."""
 
-    def __init__(self, b: ir.IRBuilder, address: ir.Value, count: int):
+    def __init__(self, b: ir.IRBuilder, address: ir.Value, count: int, scalars: Sequence[np.dtype] = ()):
         self.b, self.address = b, address
         self.extent, self.grain, self.rows, self.ndim, self.n, self.m = (self._at(i64(i)) for i in range(_HEADER))
         width = b.add(self.ndim, i64(3))
@@ -86,6 +87,11 @@ class Plan:
         self.records = [b.add(first, b.mul(width, i64(k))) for k in range(count)]
         self.vector_strides = [self._at(b.add(r, i64(1))) for r in self.records]
         self.loop_strides = [self._at(b.add(r, i64(2))) for r in self.records]
+        tail = b.add(first, b.mul(width, i64(count)))
+        self.literals = [self._literal(b.add(tail, i64(k)), dtype) for k, dtype in enumerate(scalars)]
+
+    def _literal(self, index: ir.Value, dtype: np.dtype) -> ir.Value:
+        return self.b.load(self.b.gep(self.address, [index], source_etype=I64), typ=memory_type(dtype), align=8)
 
     def _at(self, index: ir.Value) -> ir.Value:
         return self.b.load(self.b.gep(self.address, [index], source_etype=I64), typ=I64)
@@ -107,12 +113,12 @@ def advance(b: ir.IRBuilder, pointer: ir.Value, by: ir.Value) -> ir.Value:
 class Nest:
     """The outer dimensions, walked like an odometer: row by row, with one moving pointer for each operand."""
 
-    def __init__(self, b: ir.IRBuilder, fn: ir.Function, count: int):
+    def __init__(self, b: ir.IRBuilder, fn: ir.Function, count: int, scalars: Sequence[np.dtype] = ()):
         self.b, self.count = b, count
         pointers, address, lo, hi = fn.args
         self.index = b.alloca(I64, size=i64(MAX_NDIM))
         self.slots = [b.alloca(PTR) for _ in range(count)]
-        self.plan = Plan(b, address, count)
+        self.plan = Plan(b, address, count, scalars)
         self.flat = b.icmp_signed("<=", self.plan.rows, i64(1))
         for k, slot in enumerate(self.slots):
             base = b.load(b.gep(pointers, [i64(k)], source_etype=PTR), typ=PTR)
@@ -178,10 +184,11 @@ class Nest:
 
 
 class Lanes:
-    """Loads and stores of vectors, the last one of a row masked."""
+    """Loads and stores of vectors, the last one of a row masked; the values of literals, read where this is made."""
 
-    def __init__(self, b: ir.IRBuilder, lanes: int):
+    def __init__(self, b: ir.IRBuilder, lanes: int, literals: Sequence[ir.Value] = (), scalars: Sequence[np.dtype] = ()):
         self.b, self.lanes = b, lanes
+        self.literals = [self.register(self.splat(v), dtype) for v, dtype in zip(literals, scalars, strict=True)]
         self.everything = splat_constant(I1, lanes, 1)
         self.like = Vec(b, self.everything, np.dtype(bool))  # lends constants the builder and the number of lanes
 
@@ -264,8 +271,26 @@ class Lanes:
         scalar = self.b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
         return self.register(self.splat(scalar), dtype)
 
-    def literal(self, lit: Lit) -> Vec:
-        return constant(self.like, lit.value, lit.aval.dtype)
+    def reciprocal(self, number: int) -> tuple[ir.Value, Vec]:
+        """Whether a literal is a power of two with a normal reciprocal, and the reciprocal; computed before all loops."""
+        literal, b = self.literals[number], self.b
+        dtype = literal.dtype
+        mantissa, bits = np.finfo(dtype).nmant, ir.IntType(8 * dtype.itemsize)
+        largest = 2 * np.finfo(dtype).maxexp - 1  # the exponent field of inf
+        with b.goto_entry_block():
+            scalar = b.extract_element(literal.v, ir.Constant(I32, 0))
+            word = b.bitcast(scalar, bits)
+            whole = b.icmp_unsigned("==", b.and_(word, ir.Constant(bits, (1 << mantissa) - 1)), ir.Constant(bits, 0))
+            exponent = b.and_(b.lshr(word, ir.Constant(bits, mantissa)), ir.Constant(bits, largest))
+            normal = b.icmp_unsigned("<", b.sub(exponent, ir.Constant(bits, 1)), ir.Constant(bits, largest - 2))
+            one = self.splat(ir.Constant(scalar.type, 1.0))
+            return b.and_(whole, normal), Vec(b, b.fdiv(one, literal.v), dtype)
+
+    def value(self, ref: Ref, values: Sequence[Vec]) -> Vec:
+        """An operand of an operation: a literal, or the value with this number."""
+        if isinstance(ref, Scalar):
+            return self.literals[ref.number]
+        return constant(self.like, ref.value, ref.aval.dtype) if isinstance(ref, Lit) else values[ref]
 
 
 class Row:
@@ -349,8 +374,30 @@ class Row:
 def emit_ops(lanes: Lanes, ops: Sequence[Op], values: list[Vec]) -> None:
     """Emit the operations in order, appending each one's value."""
     for op in ops:
-        args = [lanes.literal(a) if isinstance(a, Lit) else values[a] for a in op.args]
-        values.append(_body(op, args) if op.prim.cheap else _call_body(op, args))
+        args = [lanes.value(a, values) for a in op.args]
+        if op.prim.name == "div" and isinstance(op.args[1], Scalar):
+            values.append(_divide(lanes, args[0], args[1], op.args[1].number))
+        else:
+            values.append(_body(op, args) if op.prim.cheap else _call_body(op, args))
+
+
+def _divide(lanes: Lanes, x: Vec, y: Vec, number: int) -> Vec:
+    """x divided by a literal; by a product, half the time or less, where its reciprocal is exact."""
+    b = lanes.b
+    exact, reciprocal = lanes.reciprocal(number)
+    multiply, divide, join = (b.append_basic_block(n) for n in ("multiply", "divide", "divided"))
+    b.cbranch(exact, multiply, divide)
+    b.position_at_end(multiply)
+    product = x * reciprocal
+    b.branch(join)
+    b.position_at_end(divide)
+    quotient = x / y
+    b.branch(join)
+    b.position_at_end(join)
+    result = b.phi(x.v.type)
+    result.add_incoming(product.v, multiply)
+    result.add_incoming(quotient.v, divide)
+    return Vec(b, result, x.dtype)
 
 
 def _body(op: Op, args: Sequence[Vec]) -> Vec:
@@ -381,8 +428,8 @@ def _call_body(op: Op, args: Sequence[Vec]) -> Vec:
     return Vec(b, b.call(fn, [a.v for a in args], cconv="fastcc"), op.dtype)
 
 
-def pick(lanes: Lanes, values: Sequence[Vec], refs: Sequence[Any]) -> list[Vec]:
-    return [lanes.literal(r) if isinstance(r, Lit) else values[r] for r in refs]
+def pick(lanes: Lanes, values: Sequence[Vec], refs: Sequence[Ref]) -> list[Vec]:
+    return [lanes.value(r, values) for r in refs]
 
 
 def _streams(b: ir.IRBuilder, pointer: ir.Value, wanted: ir.Value) -> ir.Value:
@@ -394,7 +441,8 @@ def _streams(b: ir.IRBuilder, pointer: ir.Value, wanted: ir.Value) -> ir.Value:
 def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     """Row by row: vectors of the operands, the operations, vectors of the results."""
     operands, n_in = kernel.operands, len(kernel.inputs)
-    lanes, nest = Lanes(b, kernel.lanes), Nest(b, fn, len(operands))
+    nest = Nest(b, fn, len(operands), kernel.scalars)
+    lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
     lo, hi = nest.split_columns()
     pointers = nest.begin()
     strides = nest.plan.vector_strides

@@ -4,7 +4,10 @@ Every element is a fixed sum: k is cut into blocks of `block_length(dtype)`; wit
 runs in the order of k from acc = 0; the blocks' results are added from the first to the last. Nothing else enters, so an
 element's bits do not depend on tiles, layout, batching, threads or the machine.
 
-The kernel is one like all others, `kernel(pointers, plan, lo, hi)` with pointers a, b, c; the fields of the plan are `PLAN`.
+In a *strong* product zeros of one operand annihilate what they meet: an element whose fixed sum is NaN is computed again, its
+chain passing over the k where that operand is zero. (Elsewhere such a k adds nothing.)
+
+The kernels are like all others, `kernel(pointers, plan, lo, hi)` with pointers a, b, c; the fields of the plan are `PLAN`.
 Work is counted in units of rows (or columns) of one batch, and may be split anywhere. For every block of columns and of k, b is
 packed into panels as wide as the register block (or read in place); then every panel of rows of a, packed or not, stays in
 the first-level cache while the panels of b stream past it.
@@ -19,15 +22,16 @@ import numpy as np
 
 from fxgrad.ir.types import short_name
 
-__all__ = ["DOT_PLAN", "MATVEC_PLAN", "MATVEC_ROWS", "PLAN", "DotKernel", "MatmulKernel", "MatvecKernel", "block_length"]
+__all__ = ["MATVEC_ROWS", "PLAN", "DotKernel", "MatmulKernel", "MatvecKernel", "ProductKernel", "block_length"]
 
 PLAN = (
-    "extent", "grain", "units", "unit", "by_columns", "m", "n", "k", "pack_a", "pack_b", "stretch",
-    "a_batch", "a_row", "a_k", "b_batch", "b_k", "b_column", "c_batch", "c_row",
+    "extent", "grain", "units", "unit", "m", "n", "k", "strong", "inner",
+    "a_offset", "a_outer", "a_inner", "a_row", "a_column",
+    "b_offset", "b_outer", "b_inner", "b_row", "b_column",
+    "c_offset", "c_outer", "c_inner", "c_row", "c_column",
+    "by_columns", "pack_a", "pack_b", "stretch",
 )  # fmt: skip
 MATVEC_ROWS = 16
-MATVEC_PLAN = ("extent", "grain", "units", "n", "k", "a_batch", "a_row", "a_k", "x_batch", "x_k", "c_batch")
-DOT_PLAN = ("extent", "grain", "k", "x_batch", "y_batch", "c_batch")
 
 
 def block_length(dtype: np.dtype) -> int:
@@ -35,7 +39,7 @@ def block_length(dtype: np.dtype) -> int:
     return 256
 
 
-class _ProductKernel:
+class ProductKernel:
     """A kernel whose element is the fixed sum."""
 
     form: str  # its name and what it computes
@@ -47,13 +51,22 @@ class _ProductKernel:
         self.text = f"kernel {self.form}({short_name(dtype)}) {{\n  {self.what} : {chain}\n}}"
         self.digest = hashlib.sha256(self.text.encode()).hexdigest()
 
+    def bind(self, plan: np.ndarray) -> np.ndarray:
+        """The plan with the values of the kernel's literals, of which it has none."""
+        return plan
+
+    @property
+    def title(self) -> str:
+        """What the kernel does, in a word or two."""
+        return self.form
+
     def emit(self, module: Any, name: str) -> Any:
         """The kernel as an internal function of an LLVM module."""
         raise NotImplementedError
 
 
-class MatmulKernel(_ProductKernel):
-    """c[g] = a[g] @ b[g]: see the module."""
+class MatmulKernel(ProductKernel):
+    """c[g] = a[g] @ b[g] with the columns of c side by side: see the module."""
 
     form, what = "matmul", "c[g,i,j] = a[g,i,k] * b[g,k,j]"
 
@@ -63,13 +76,13 @@ class MatmulKernel(_ProductKernel):
         return emit_matmul(module, name, self.dtype, block_length(self.dtype))
 
 
-class MatvecKernel(_ProductKernel):
-    """c[g] = a[g] @ x[g] with c contiguous; a has one contiguous axis.
+class MatvecKernel(ProductKernel):
+    """c[g] = a[g] @ b[g], b and c of one column, c contiguous; a has one contiguous axis.
 
-    Work is counted in units of `MATVEC_ROWS` elements of c. Pointers are a, x, c; a batch has at least that many elements.
+    Work is counted in units of `MATVEC_ROWS` elements of c; a batch has at least that many.
     """
 
-    form, what = "matvec", "c[g,i] = a[g,i,k] * x[g,k]"
+    form, what = "matvec", "c[g,i] = a[g,i,k] * b[g,k]"
 
     def emit(self, module: Any, name: str) -> Any:
         from fxgrad.kernels.matvec_emit import emit_matvec
@@ -77,10 +90,10 @@ class MatvecKernel(_ProductKernel):
         return emit_matvec(module, name, self.dtype, block_length(self.dtype))
 
 
-class DotKernel(_ProductKernel):
-    """c[g] = x[g] @ y[g], both contiguous along k; work is counted in batches."""
+class DotKernel(ProductKernel):
+    """c[g] = a[g] @ b[g], a row and a column, both contiguous along k; work is counted in batches."""
 
-    form, what = "dot", "c[g] = x[g,k] * y[g,k]"
+    form, what = "dot", "c[g] = a[g,k] * b[g,k]"
 
     def emit(self, module: Any, name: str) -> Any:
         from fxgrad.kernels.matvec_emit import emit_dot

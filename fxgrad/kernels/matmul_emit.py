@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.kernels.loops import I1, I64, KERNEL_TYPE, PTR, Loop, i64
-from fxgrad.kernels.matmul import PLAN
+from fxgrad.kernels.loops import I1, I64, PTR, Loop, i64
+from fxgrad.kernels.matmul_frame import Frame
 from fxgrad.kernels.matmul_tile import (
     LINE,
     Block,
@@ -14,9 +14,7 @@ from fxgrad.kernels.matmul_tile import (
     emit_pack_all,
     emit_tile,
     helper_function,
-    internal_function,
     masks_are_free,
-    parts_of_batches,
     prefetch,
     register_block,
     smaller,
@@ -58,24 +56,19 @@ def emit_panel(module: ir.Module, name: str, dtype: np.dtype, block: Block, rows
     return fn
 
 
-class _Product:
+class _Product(Frame):
     """Emits the loops over batches, columns, blocks of k, and rows."""
 
-    def __init__(self, fn: ir.Function, b: ir.IRBuilder, dtype: np.dtype, k_block: int):
-        self.fn, self.b, self.k_block = fn, b, k_block
+    def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int):
+        super().__init__(module, name, dtype, k_block)
         self.block = block = register_block(dtype)
-        module, name = fn.module, fn.name
         self.panels = {r: emit_panel(module, f"{name}_{r}", dtype, block, r) for r in block.rows}
         self.pack = emit_pack_all(module, f"{name}_pack", dtype, block.lanes)
         self.rows_packed = _PANELS * block.rows[0]
-        pointers, plan, self.lo, self.hi = fn.args
-        self.p = {f: b.load(b.gep(plan, [i64(i)], source_etype=I64), typ=I64) for i, f in enumerate(PLAN)}
-        self.arrays = [b.load(b.gep(pointers, [i64(i)], source_etype=PTR), typ=PTR) for i in range(3)]
-        self.size = i64(dtype.itemsize)
         self.slack = block.columns * block.lanes * dtype.itemsize + LINE  # packing writes whole squares of vectors
-        self.packs_a, self.packs_b = (b.icmp_signed("!=", self.p[f], i64(0)) for f in ("pack_a", "pack_b"))
+        self.packs_a, self.packs_b = (self.b.icmp_signed("!=", self.p[f], i64(0)) for f in ("pack_a", "pack_b"))
 
-    def emit(self) -> None:
+    def emit(self) -> ir.Function:
         """The whole product, within memory for panels where any are packed."""
         b = self.b
         bytes_a, bytes_b = self._bytes()
@@ -93,11 +86,12 @@ class _Product:
         with b.if_then(packs):
             b.call(self._library("free", ir.VoidType(), PTR), [memory])
         b.ret_void()
+        return self.fn
 
     def _bytes(self) -> tuple[ir.Value, ir.Value]:
         """Sizes of the memory for packed panels of a and of b."""
         b, n = self.b, self.block.columns
-        length = b.mul(smaller(b, i64(self.k_block), self.p["k"]), self.size)
+        length = b.mul(smaller(b, i64(self.k_block), self.p["k"]), i64(self.size))
         width = b.and_(b.add(self.p["stretch"], i64(n - 1)), i64(-n))
         pairs = ((self.packs_a, i64(self.rows_packed)), (self.packs_b, width))
         a, c = (b.select(packs, b.add(b.mul(lines, length), i64(self.slack)), i64(0)) for packs, lines in pairs)
@@ -113,13 +107,11 @@ class _Product:
 
     def _batches(self) -> None:
         b, p = self.b, self.p
-        loop, low, high = parts_of_batches(b, self.lo, self.hi, p["units"])
+        loop, low, high = self.open_batches()
         low, high = b.mul(low, p["unit"]), b.mul(high, p["unit"])
         by_columns = b.icmp_signed("!=", p["by_columns"], i64(0))
         rows = [b.select(by_columns, x, y) for x, y in ((i64(0), low), (p["m"], smaller(b, high, p["m"])))]
         columns = [b.select(by_columns, y, x) for x, y in ((i64(0), low), (p["n"], smaller(b, high, p["n"])))]
-        strides = (p[f] for f in ("a_batch", "b_batch", "c_batch"))
-        self.matrices = [at(b, q, b.mul(loop.i, s)) for q, s in zip(self.arrays, strides, strict=True)]
         self._columns(rows, columns)
         loop.end()
 
@@ -133,6 +125,7 @@ class _Product:
         blocks = Loop(b, i64(0), p["k"], self.k_block)
         self.k = blocks.i
         self.length = smaller(b, i64(self.k_block), b.sub(p["k"], self.k))
+        self.last = b.icmp_signed(">=", b.add(self.k, self.length), p["k"])
         self.right = self._right()
         self._rows(*rows)
         blocks.end()
@@ -140,12 +133,12 @@ class _Product:
 
     def _right(self) -> list[ir.Value]:
         """Where the panels of b begin, the bytes from one k to the next and from one panel to the next."""
-        b, p, n = self.b, self.p, self.block.columns
-        source = at(b, at(b, self.matrices[1], b.mul(self.j, p["b_column"])), b.mul(self.k, p["b_k"]))
+        b, n, (start, k, column) = self.b, self.block.columns, self.y
+        source = at(b, at(b, start, b.mul(self.j, column)), b.mul(self.k, k))
         with b.if_then(self.packs_b):
-            b.call(self.pack, [source, p["b_column"], p["b_k"], self.width, self.length, self.panels_b, i64(n)])
-        pitch = b.mul(i64(n), self.size)
-        pairs = ((self.panels_b, source), (pitch, p["b_k"]), (b.mul(self.length, pitch), pitch))
+            b.call(self.pack, [source, column, k, self.width, self.length, self.panels_b, i64(n)])
+        pitch = i64(n * self.size)
+        pairs = ((self.panels_b, source), (pitch, k), (b.mul(self.length, pitch), pitch))
         return [b.select(self.packs_b, x, y) for x, y in pairs]
 
     def _rows(self, start: ir.Value, stop: ir.Value) -> None:
@@ -157,35 +150,34 @@ class _Product:
         for height in self.block.rows:
             whole = b.add(start, b.mul(b.sdiv(b.sub(stop, start), i64(height)), i64(height)))
             start, packed = self._panels(height, start, whole, packed)
+        with b.if_then(self.last):
+            self.repair((several.i, stop), (self.j, b.add(self.j, self.width)))
         several.end()
 
     def _panels(self, height: int, start: ir.Value, stop: ir.Value, packed: ir.Value) -> tuple[ir.Value, ir.Value]:
         """All panels of one height, packed from `packed` on; the row and the packed place after them."""
-        b, p, size = self.b, self.p, self.size
-        source = at(b, at(b, self.matrices[0], b.mul(start, p["a_row"])), b.mul(self.k, p["a_k"]))
+        b, size, (first_row, row, column) = self.b, i64(self.size), self.x
+        source = at(b, at(b, first_row, b.mul(start, row)), b.mul(self.k, column))
         with b.if_then(b.and_(self.packs_a, b.icmp_signed("<", start, stop))):
-            lines = b.sub(stop, start)
-            b.call(self.pack, [source, p["a_row"], p["a_k"], lines, self.length, packed, i64(height)])
+            b.call(self.pack, [source, row, column, b.sub(stop, start), self.length, packed, i64(height)])
         pitch = b.mul(i64(height), size)
         panel = b.mul(self.length, pitch)
-        pairs = ((packed, source), (size, p["a_row"]), (pitch, p["a_k"]))
+        pairs = ((packed, source), (size, row), (pitch, column))
         place, a_row, a_k = (b.select(self.packs_a, x, y) for x, y in pairs)
         step = b.select(self.packs_a, panel, b.mul(i64(height), a_row))
-        target = at(b, at(b, self.matrices[2], b.mul(start, p["c_row"])), b.mul(self.j, size))
+        target = at(b, at(b, self.z.start, b.mul(start, self.z.row)), b.mul(self.j, size))
         lying = b.icmp_signed("==", a_k, size)  # rows run along lines; else the panel is one run of memory, or strides over it
         line, line_step = b.select(lying, a_row, i64(LINE)), b.select(lying, i64(LINE), i64(self.block.rows[0] * LINE))
         loop = Loop(b, start, stop, height, [place, packed, target])
         place, after, target = loop.carried
         following = at(b, place, step)
         first = b.icmp_signed("==", self.k, i64(0))
-        sizes = [p["c_row"], self.length, self.width, first]
+        sizes = [self.z.row, self.length, self.width, first]
         b.call(self.panels[height], [place, a_row, a_k, *self.right, target, *sizes, following, line, line_step])
-        loop.end([following, at(b, after, panel), at(b, target, b.mul(i64(height), p["c_row"]))])
+        loop.end([following, at(b, after, panel), at(b, target, b.mul(i64(height), self.z.row))])
         return loop.i, loop.carried[1]
 
 
 def emit_matmul(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
-    fn, b = internal_function(module, name, KERNEL_TYPE)
-    _Product(fn, b, dtype, k_block).emit()
-    return fn
+    return _Product(module, name, dtype, k_block).emit()

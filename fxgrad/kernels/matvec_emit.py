@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.kernels.loops import I1, I8, I32, I64, KERNEL_TYPE, PTR, Lanes, Loop, i64, memory_type
-from fxgrad.kernels.matmul import DOT_PLAN, MATVEC_PLAN, MATVEC_ROWS
+from fxgrad.kernels.loops import I1, I8, I32, PTR, Lanes, Loop, i64, memory_type
+from fxgrad.kernels.matmul import MATVEC_ROWS
+from fxgrad.kernels.matmul_frame import Frame
 from fxgrad.kernels.matmul_tile import (
     LINE,
     Tile,
     at,
     concatenate,
-    internal_function,
-    parts_of_batches,
     prefetch,
     register_block,
     smaller,
@@ -34,20 +33,8 @@ _ROWS_AT_ONCE = 8  # rows streamed together over the sums
 _SPAN = 8192  # bytes of the sums streamed over
 
 
-class _Kernel:
-    """A kernel being emitted: its pointers and the fields of its plan."""
-
-    def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int, plan: Sequence[str]):
-        self.fn, self.b = internal_function(module, name, KERNEL_TYPE)
-        b, (pointers, address, self.lo, self.hi) = self.b, self.fn.args
-        self.dtype, self.k_block, self.size = dtype, k_block, dtype.itemsize
-        self.pointers = [b.load(b.gep(pointers, [i64(i)], source_etype=PTR), typ=PTR) for i in range(3)]
-        self.p = {f: b.load(b.gep(address, [i64(i)], source_etype=I64), typ=I64) for i, f in enumerate(plan)}
-
-    def batch(self, i: ir.Value, *strides: str) -> list[ir.Value]:
-        """The three arrays in batch i."""
-        b = self.b
-        return [at(b, q, b.mul(i, self.p[s])) for q, s in zip(self.pointers, strides, strict=True)]
+class _Frame(Frame):
+    """With memory on the stack."""
 
     def stack(self, size: int) -> ir.Value:
         with self.b.goto_entry_block():
@@ -98,19 +85,20 @@ class _Turned:
 # ---- matrix and vector ---------------------------------------------------------------------------------------------------
 
 
-class _Matvec(_Kernel):
+class _Matvec(_Frame):
     """Emits c = a x."""
 
     def emit(self) -> ir.Function:
         b, p = self.b, self.p
-        loop, low, high = parts_of_batches(b, self.lo, self.hi, p["units"])
-        low, high = b.mul(low, i64(MATVEC_ROWS)), smaller(b, b.mul(high, i64(MATVEC_ROWS)), p["n"])
-        a, x, c = self.batch(loop.i, "a_batch", "x_batch", "c_batch")
+        loop, low, high = self.open_batches()
+        low, high = b.mul(low, i64(MATVEC_ROWS)), smaller(b, b.mul(high, i64(MATVEC_ROWS)), p["m"])
+        a, x, c = self.x.start, self.y.start, self.z.start
         with b.if_else(b.icmp_signed("==", p["a_row"], i64(self.size))) as (along, across):
             with along:
                 self._stream_rows(a, x, c, low, high)
             with across:
                 self._turn_rows(a, x, c, low, high)
+        self.repair((low, high), (i64(0), i64(1)))
         loop.end()
         b.ret_void()
         return self.fn
@@ -119,12 +107,12 @@ class _Matvec(_Kernel):
         """MATVEC_ROWS results at a time; where fewer are left, the last ones again."""
         b, p = self.b, self.p
         rows = Loop(b, low, high, MATVEC_ROWS)
-        row = smaller(b, rows.i, b.sub(p["n"], i64(MATVEC_ROWS)))
+        row = smaller(b, rows.i, b.sub(p["m"], i64(MATVEC_ROWS)))
         chains = _Turned(b, self.dtype, MATVEC_ROWS)
         start = at(b, a, b.mul(row, p["a_row"]))
         blocks = Loop(b, i64(0), p["k"], self.k_block, chains.zeros)
         length, first = smaller(b, i64(self.k_block), b.sub(p["k"], blocks.i)), b.icmp_signed("==", blocks.i, i64(0))
-        places = at(b, start, b.mul(blocks.i, i64(self.size))), at(b, x, b.mul(blocks.i, p["x_k"]))
+        places = at(b, start, b.mul(blocks.i, i64(self.size))), at(b, x, b.mul(blocks.i, p["b_row"]))
         sums = self._turned_block(chains, *places, length)
         blocks.end([b.select(first, s, chains.tile.add(t, s)) for t, s in zip(blocks.carried, sums, strict=True)])
         target = at(b, c, b.mul(row, i64(self.size)))
@@ -144,12 +132,12 @@ class _Matvec(_Kernel):
         q, v, sums = loop.carried[0], loop.carried[1], loop.carried[2:]
         for column in chains.load(lambda i: at(b, q, b.mul(p["a_row"], i64(i)))):
             sums = chains.chain(column, splat(v), sums)
-            v = at(b, v, p["x_k"])
+            v = at(b, v, p["b_row"])
         loop.end([at(b, q, _QUAD), v, *sums])
         rest = Loop(b, whole, length, 1, loop.carried)
         r, v, sums = rest.carried[0], rest.carried[1], rest.carried[2:]
         column = chains.load_one(lambda i: at(b, r, b.mul(p["a_row"], i64(i))))
-        rest.end([at(b, r, self.size), at(b, v, p["x_k"]), *chains.chain(column, splat(v), sums)])
+        rest.end([at(b, r, self.size), at(b, v, p["b_row"]), *chains.chain(column, splat(v), sums)])
         return rest.carried[2:]
 
     def _stream_rows(self, a: ir.Value, x: ir.Value, c: ir.Value, low: ir.Value, high: ir.Value) -> None:
@@ -160,8 +148,8 @@ class _Matvec(_Kernel):
         width = smaller(b, i64(_SPAN // self.size), b.sub(high, spans.i))
         blocks = Loop(b, i64(0), p["k"], self.k_block)
         length = smaller(b, i64(self.k_block), b.sub(p["k"], blocks.i))
-        source = at(b, at(b, a, b.mul(spans.i, size)), b.mul(blocks.i, p["a_k"]))
-        vector = at(b, x, b.mul(blocks.i, p["x_k"]))
+        source = at(b, at(b, a, b.mul(spans.i, size)), b.mul(blocks.i, p["a_column"]))
+        vector = at(b, x, b.mul(blocks.i, p["b_row"]))
         whole = b.and_(length, i64(-_ROWS_AT_ONCE))
         self._rows_into(sums, width, source, vector, (i64(0), whole), _ROWS_AT_ONCE)
         self._rows_into(sums, width, source, vector, (whole, length), 1)
@@ -189,15 +177,15 @@ class _Matvec(_Kernel):
         b, p = self.b, self.p
         rows = Loop(b, *k, count)
         first = b.icmp_signed("==", rows.i, i64(0))
-        here, there = at(b, source, b.mul(rows.i, p["a_k"])), at(b, vector, b.mul(rows.i, p["x_k"]))
+        here, there = at(b, source, b.mul(rows.i, p["a_column"])), at(b, vector, b.mul(rows.i, p["b_row"]))
         lanes = Lanes(b, register_block(self.dtype).lanes)
-        factors = [lanes.load_splat(at(b, there, b.mul(i64(u), p["x_k"])), self.dtype).v for u in range(count)]
+        factors = [lanes.load_splat(at(b, there, b.mul(i64(u), p["b_row"])), self.dtype).v for u in range(count)]
         columns, tile = self._columns(width)
         offset = b.mul(columns.i, i64(self.size))
         place, zero = at(b, sums, offset), ir.Constant(lanes.vector_type(self.dtype), None)
         total = b.select(first, zero, lanes.load(place, self.dtype))
         for u, factor in enumerate(factors):
-            total = tile.multiply_add(factor, tile.load(at(b, at(b, here, b.mul(p["a_k"], i64(u))), offset), 0), total)
+            total = tile.multiply_add(factor, tile.load(at(b, at(b, here, b.mul(p["a_column"], i64(u))), offset), 0), total)
         b.store(total, place, align=self.size)
         columns.end()
         rows.end()
@@ -205,13 +193,13 @@ class _Matvec(_Kernel):
 
 def emit_matvec(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
-    return _Matvec(module, name, dtype, k_block, MATVEC_PLAN).emit()
+    return _Matvec(module, name, dtype, k_block).emit()
 
 
 # ---- two vectors ---------------------------------------------------------------------------------------------------------
 
 
-class _Dot(_Kernel):
+class _Dot(_Frame):
     """Emits dot products: a group of blocks of k at a time, each block in its lane.
 
     Blocks that do not fill a group are copied and padded to a group with -0.0 and 0.0, whose product, -0.0, changes no sum.
@@ -222,14 +210,15 @@ class _Dot(_Kernel):
         self.chains = _Turned(b, self.dtype, 16 if self.size == 4 else 8)
         self.blocks = self.chains.groups * self.chains.width
         self.span = self.blocks * self.k_block  # elements of a group
-        batches = Loop(b, self.lo, self.hi, 1)
-        x, y, c = self.batch(batches.i, "x_batch", "y_batch", "c_batch")
+        batches, _, _ = self.open_batches()
+        x, y, c = self.x.start, self.y.start, self.z.start
         groups = Loop(b, i64(0), self.p["k"], self.span, [ir.Constant(t, 0)])
         self.remaining = b.sub(self.p["k"], groups.i)
         x, y = (at(b, q, b.mul(groups.i, size)) for q in (x, y))
         self.total, self.first = groups.carried[0], b.icmp_signed("==", groups.i, i64(0))
         groups.end([self._by_length(x, y)])
         b.store(groups.carried[0], c, align=self.size)
+        self.repair((i64(0), i64(1)), (i64(0), i64(1)))
         batches.end()
         b.ret_void()
         return self.fn
@@ -313,4 +302,4 @@ class _Dot(_Kernel):
 
 def emit_dot(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
-    return _Dot(module, name, dtype, k_block, DOT_PLAN).emit()
+    return _Dot(module, name, dtype, k_block).emit()

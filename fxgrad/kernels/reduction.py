@@ -98,7 +98,8 @@ def emit_cols(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     reduce = kernel.reduce
     assert reduce is not None
     operands = kernel.operands
-    lanes, nest = Lanes(b, kernel.lanes), Nest(b, fn, len(operands))
+    nest = Nest(b, fn, len(operands), kernel.scalars)
+    lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
     combine, L = Combiner(b, reduce), lanes_of_reduction(reduce.dtype)
     width = _SCRATCH // (L * reduce.dtype.itemsize)
     partial, total = Scratch(lanes, reduce.dtype, L, width), Scratch(lanes, reduce.dtype, 1, width)

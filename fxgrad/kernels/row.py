@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.ir.types import Lit
 from fxgrad.kernels.loops import I8, I32, I64, PTR, Lanes, Loop, Nest, Row, advance, emit_ops, i64, memory_type, pick
 from fxgrad.kernels.reduction import Combiner, minimum
 from fxgrad.kernels.spec import Kernel, Operand, Stage, cost, lanes_of_reduction, reduction_block
@@ -57,8 +56,8 @@ class _Emitter:
         self.kernel, self.b, self.pointers = kernel, b, fn.args[0]
         self.walked = kernel.outputs[: len(kernel.outputs) - len(kernel.results)]
         self.operands = (*kernel.inputs, *self.walked)
-        self.lanes, self.single = Lanes(b, kernel.lanes), Lanes(b, 1)
-        self.nest = Nest(b, fn, len(self.operands))
+        self.nest = Nest(b, fn, len(self.operands), kernel.scalars)
+        self.lanes, self.single = Lanes(b, kernel.lanes, self.nest.plan.literals, kernel.scalars), Lanes(b, 1)
         self.combiners = [Combiner(b, f) for f in kernel.folds]
         self.dtypes = self._dtypes()
         self.fetched = _fetching(kernel, len(self.operands))
@@ -211,7 +210,7 @@ class _Walk:
         self.e, self.stage = e, stage
         inputs, strides = e.kernel.inputs, e.nest.plan.vector_strides
         refs = [a for op in stage.ops for a in op.args] + [f.arg for f in stage.folds] + [r for r, _ in stage.stores]
-        used = sorted({r for r in refs if not isinstance(r, Lit)})
+        used = sorted({r for r in refs if isinstance(r, int)})
         self.loaded = [r for r in used if r < len(e.values) and e.values[r] is None]
         reads = [
             (inputs[r], e.starts[r], strides[r])

@@ -4,10 +4,11 @@ The text of a kernel is canonical: equal text, equal machine code. It is what is
 code, and shown to users.
 
 ```
-kernel map(a: f32 unit, b: f32 splat) -> (f32 unit) {
+kernel map(a: f32 unit, b: f32 splat, s0: f32 literal) -> (f32 unit) {
   t0: f32 = exp a
   t1: f32 = mul t0 b
-  return t1
+  t2: f32 = add t1 s0
+  return t2
 }
 ```
 The mode of an operand tells how it lies along the axis the vectors run along: `unit` is contiguous, `splat` one element for all,
@@ -30,6 +31,9 @@ kernel row(a: f32 unit) -> (f32 unit) {
 ```
 A `keep` puts a value aside for later passes; operations between the passes (`u`) are done once a row. What has one value for each
 row is written at the end of the row (`return`), and comes last among the outputs.
+
+The value of a literal is no part of the structure: it is read from the end of the launch's plan, so that another learning rate
+compiles nothing. Literals are numbered by position, equal ones apart: which of them happen to be equal is no structure either.
 """
 
 from __future__ import annotations
@@ -44,13 +48,25 @@ from fxgrad.ir.types import Lit, short_name
 from fxgrad.primitives.base import Primitive
 
 __all__ = [
-    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Reduce", "Stage", "cost", "lanes_of_reduction", "reduction_block",
+    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Reduce", "Scalar", "Stage", "cost", "lanes_of_reduction",
+    "reduction_block", "weight",
 ]  # fmt: skip
+
+_FOLDED = ("floordiv", "rem")  # of integers: a constant divisor becomes a product, a variable one 10 times the work
 
 KERNEL_FORMAT = 3  # raise when the meaning of a text, the plan layout or the calling convention changes
 
-Ref = int | Lit  # a value by number, or a literal
 Params = tuple[tuple[str, Any], ...]
+
+
+class Scalar(NamedTuple):
+    """The literal with this number, its value in the plan."""
+
+    number: int
+    dtype: np.dtype
+
+
+Ref = int | Lit | Scalar  # a value by number, or a literal; a Kernel turns all but a few of its `Lit`s into `Scalar`s
 
 
 class Operand(NamedTuple):
@@ -114,9 +130,10 @@ class Kernel:
 
     `map` and `cols` have `ops` and `results`, one for each output. A `row` kernel has `stages`, which store the leading
     outputs; its `results` are the values of the other ones, one a row.
+    `literals` are the values of its literals, which are no part of its text; `bind` writes them into a plan.
     """
 
-    __slots__ = ("_digest", "_text", "form", "inputs", "ops", "outputs", "reduce", "results", "stages")
+    __slots__ = ("_digest", "_text", "form", "inputs", "literals", "ops", "outputs", "reduce", "results", "scalars", "stages")
 
     def __init__(
         self,
@@ -128,11 +145,43 @@ class Kernel:
         reduce: Reduce | None = None,
         stages: Sequence[Stage] = (),
     ):
-        self.form, self.inputs, self.ops = form, tuple(inputs), tuple(ops)
-        self.results, self.outputs, self.reduce = tuple(results), tuple(outputs), reduce
-        self.stages = tuple(stages)
+        self.form, self.inputs, self.outputs = form, tuple(inputs), tuple(outputs)
+        self.literals: list[np.generic] = []
+        self.ops = self._without_literals(ops)
+        self.results = tuple(map(self._slot, results))
+        self.reduce = reduce and reduce._replace(
+            arg=self._slot(reduce.arg), epilogue=self._without_literals(reduce.epilogue)
+        )  # fmt: skip
+        self.stages = tuple(map(self._stage, stages))
+        self.scalars = tuple(v.dtype for v in self.literals)
         self._text: str | None = None
         self._digest: str | None = None
+
+    def _slot(self, ref: Ref) -> Ref:
+        if not isinstance(ref, Lit):
+            return ref
+        self.literals.append(ref.value)
+        return Scalar(len(self.literals) - 1, ref.aval.dtype)
+
+    def _without_literals(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        return tuple(
+            op if op.prim.name in _FOLDED and op.dtype.kind in "iu" else op._replace(args=tuple(map(self._slot, op.args)))
+            for op in ops
+        )
+
+    def _stage(self, s: Stage) -> Stage:
+        return s._replace(
+            before=self._without_literals(s.before),
+            ops=self._without_literals(s.ops),
+            folds=tuple(f._replace(arg=self._slot(f.arg)) for f in s.folds),
+            stores=tuple((self._slot(r), out) for r, out in s.stores),
+        )
+
+    def bind(self, plan: np.ndarray) -> np.ndarray:
+        """The plan with the literals' values at its end, eight bytes each."""
+        if not self.literals:
+            return plan
+        return np.concatenate([plan, np.frombuffer(b"".join(v.tobytes().ljust(8, b"\0") for v in self.literals), np.int64)])
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -156,23 +205,24 @@ class Kernel:
         return bool(self.folds) and sum(s.passes for s in self.stages) == 1 and not any(s.keeps for s in self.stages)
 
     @property
-    def names(self) -> list[str]:
-        """The primitives in the order of their operations."""
+    def lanes(self) -> int:
+        """Elements handled at a time: 16, or 8 when any of them has eight bytes."""
+        dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.all_ops] + [f.dtype for f in self.folds]
+        literals = [a for op in self.all_ops for a in op.args if not isinstance(a, int)]
+        dtypes += [a.dtype if isinstance(a, Scalar) else a.aval.dtype for a in literals]
+        if self.reduce:
+            dtypes.append(self.reduce.dtype)
+        return 16 if all(d.itemsize <= 4 for d in dtypes) else 8
+
+    @property
+    def title(self) -> str:
+        """The names of its operations."""
         names = [op.prim.name for op in self.ops]
         if self.reduce:
             names += [self.reduce.prim.name, *(op.prim.name for op in self.reduce.epilogue)]
         for s in self.stages:
             names += [op.prim.name for op in (*s.before, *s.ops)] + [f.prim.name for f in s.folds]
-        return names
-
-    @property
-    def lanes(self) -> int:
-        """Elements handled at a time: 16, or 8 when any of them has eight bytes."""
-        dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.all_ops] + [f.dtype for f in self.folds]
-        dtypes += [a.aval.dtype for op in self.all_ops for a in op.args if isinstance(a, Lit)]
-        if self.reduce:
-            dtypes.append(self.reduce.dtype)
-        return 16 if all(d.itemsize <= 4 for d in dtypes) else 8
+        return " ".join(names) or "copy"
 
     @property
     def text(self) -> str:
@@ -196,6 +246,11 @@ _SLOW = frozenset(("div", "lin_div", "sqrt", "rsqrt"))
 def cost(prim: Primitive) -> int:
     """What an operation on a vector costs, in cheap operations."""
     return 20 if not prim.cheap else 8 if prim.name in _SLOW else 1
+
+
+def weight(prims: Sequence[Primitive]) -> float:
+    """What a kernel of these operations takes, in the time of one that does little more than read and write."""
+    return 1 + sum(map(cost, prims)) / 16
 
 
 def lanes_of_reduction(dtype: np.dtype) -> int:
@@ -223,12 +278,14 @@ def format_params(params: Params) -> str:
     return "[" + ",".join(f"{k}={short_name(v) if isinstance(v, np.dtype) else repr(v)}" for k, v in params) + "]"
 
 
-def _ref(r: Ref, names: Sequence[str]) -> str:
+def _format_ref(r: Ref, names: Sequence[str]) -> str:
+    if isinstance(r, Scalar):
+        return f"s{r.number}"
     return format_literal(r.value) if isinstance(r, Lit) else names[r]
 
 
 def _format_op(name: str, op: Op, names: Sequence[str]) -> str:
-    args = " ".join(_ref(a, names) for a in op.args)
+    args = " ".join(_format_ref(a, names) for a in op.args)
     return f"  {name}: {short_name(op.dtype)} = {op.prim.name}{format_params(op.params)} {args}".rstrip()
 
 
@@ -244,7 +301,7 @@ def _format(kernel: Kernel) -> str:
         names.append(f"t{i}")
     r = kernel.reduce
     if r:
-        lines.append(f"  r: {short_name(r.dtype)} = reduce {r.prim.name} {_ref(r.arg, names)}")
+        lines.append(f"  r: {short_name(r.dtype)} = reduce {r.prim.name} {_format_ref(r.arg, names)}")
         after = [f"y{i}" for i in range(len(r.after))]
         names += ["r", *after]
         extra = f"; {_signature(r.after, after)}" if r.after else ""
@@ -253,9 +310,11 @@ def _format(kernel: Kernel) -> str:
             names.append(f"u{i}")
     for stage in kernel.stages:
         lines += _format_stage(stage, names, len(kernel.inputs))
+    scalars = ", ".join(f"s{i}: {short_name(d)} literal" for i, d in enumerate(kernel.scalars))
     results = ", ".join(f"{short_name(o.dtype)} {o.mode}" for o in kernel.outputs)
-    head = f"kernel {kernel.form}({_signature(kernel.inputs, names[: len(kernel.inputs)])}{extra}) -> ({results}) {{"
-    last = ["  return " + ", ".join(_ref(x, names) for x in kernel.results)] if kernel.results else []
+    inputs = ", ".join(filter(None, [_signature(kernel.inputs, names[: len(kernel.inputs)]), scalars]))
+    head = f"kernel {kernel.form}({inputs}{extra}) -> ({results}) {{"
+    last = ["  return " + ", ".join(_format_ref(x, names) for x in kernel.results)] if kernel.results else []
     return "\n".join([head, *lines, *last, "}"])
 
 
@@ -274,7 +333,7 @@ def _format_stage(stage: Stage, names: list[str], first: int) -> list[str]:
     folds: list[str] = []
     for f in stage.folds:
         folds.append(f"r{len(names) + len(folds) - first}")
-        lines.append(f"    {folds[-1]}: {short_name(f.dtype)} = reduce {f.prim.name} {_ref(f.arg, names)}")
+        lines.append(f"    {folds[-1]}: {short_name(f.dtype)} = reduce {f.prim.name} {_format_ref(f.arg, names)}")
     names += folds
     lines += [f"    keep {names[k]}" for k in stage.keeps]
-    return lines + [f"    store {out} {_ref(r, names)}" for r, out in stage.stores]
+    return lines + [f"    store {out} {_format_ref(r, names)}" for r, out in stage.stores]

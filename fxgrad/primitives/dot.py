@@ -10,14 +10,18 @@ import numpy as np
 
 from fxgrad.config import config
 from fxgrad.ir.types import Aval, aval_of
+from fxgrad.kernels.matmul_plan import SUPPORTED
 from fxgrad.primitives.base import Doc, Primitive, add_tangents, register, type_error
 from fxgrad.primitives.shape import inverse, transpose
-from fxgrad.runtime.matmul import SUPPORTED, matmul
+from fxgrad.runtime.matmul import matmul
+
+__all__ = ["dot", "free_axes", "has_product_kernel"]
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def _free(ndim: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
+def free_axes(ndim: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes that are in none of the groups."""
     used = {i for group in taken for i in group}
     return tuple(i for i in range(ndim) if i not in used)
 
@@ -29,8 +33,8 @@ def _dot_typ(x: Aval, y: Aval, *, contract: Pair, batch: Pair, strong: int | Non
         if x.shape[a] != y.shape[b]:
             raise type_error("dot", (x, y), f"Axis {a} of the first and axis {b} of the second have different lengths.")
     shape = [x.shape[i] for i in batch[0]]
-    shape += [x.shape[i] for i in _free(x.ndim, contract[0], batch[0])]
-    shape += [y.shape[i] for i in _free(y.ndim, contract[1], batch[1])]
+    shape += [x.shape[i] for i in free_axes(x.ndim, contract[0], batch[0])]
+    shape += [y.shape[i] for i in free_axes(y.ndim, contract[1], batch[1])]
     return [Aval(tuple(shape), x.dtype)]
 
 
@@ -53,7 +57,7 @@ def _dot_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, contract: Pair,
     m_contract, o_contract = contract[linear], contract[1 - linear]
     m_batch, o_batch = batch[linear], batch[1 - linear]
     m_ndim, o_ndim = aval_of(mine).ndim, aval_of(other).ndim
-    m_free, o_free = _free(m_ndim, m_contract, m_batch), _free(o_ndim, o_contract, o_batch)
+    m_free, o_free = free_axes(m_ndim, m_contract, m_batch), free_axes(o_ndim, o_contract, o_batch)
     nb, nx = len(m_batch), len(m_free if linear == 0 else o_free)
     first, second = tuple(range(nb, nb + nx)), tuple(range(nb + nx, aval_of(g).ndim))
     g_contract = second if linear == 0 else first
@@ -85,7 +89,7 @@ def _dot_batch(
     z = dot(*args, contract=shifted, batch=groups, strong=strong)
     position = len(batch[0])  # where the batch axis landed: the first of its operand's free axes
     if by:
-        position += len(_free(aval_of(args[0]).ndim, *(shifted[0], groups[0])))
+        position += len(free_axes(aval_of(args[0]).ndim, *(shifted[0], groups[0])))
     ndim = aval_of(z).ndim
     return [transpose(z, perm=(position, *(i for i in range(ndim) if i != position)))], [True]
 
@@ -96,28 +100,29 @@ def _dot_numpy(x: Any, y: Any, *, contract: Pair, batch: Pair, strong: int | Non
     dtype = x.dtype
     if dtype == np.float16:
         x, y = x.astype(np.float32), y.astype(np.float32)
-    x_free, y_free = _free(x.ndim, contract[0], batch[0]), _free(y.ndim, contract[1], batch[1])
+    x_free, y_free = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
     shape = [x.shape[i] for i in (*batch[0], *x_free)] + [y.shape[i] for i in y_free]
     k = math.prod(x.shape[i] for i in contract[0])
     groups = math.prod(x.shape[i] for i in batch[0])
     m, n = math.prod(x.shape[i] for i in x_free), math.prod(y.shape[i] for i in y_free)
     a = np.transpose(x, (*batch[0], *x_free, *contract[0])).reshape(groups, m, k)
     b = np.transpose(y, (*batch[1], *contract[1], *y_free)).reshape(groups, k, n)
-    z = _product(a, b)
-    if strong is not None and z.dtype.kind in "fc":
-        _annihilate(z, a, b, strong)
+    if has_product_kernel(a.dtype):
+        z = matmul(a, b, 0 if strong is None else strong + 1)
+    else:  # BLAS gets operands of one layout, so that it rounds alike each time
+        z = np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
+        if strong is not None and z.dtype.kind in "fc":
+            _annihilate(z, a, b, strong)
     return z.reshape(shape).astype(dtype, copy=False)
 
 
-def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a @ b by our own kernels where there are any; NumPy gets operands of one layout, so that BLAS rounds alike each time."""
-    if a.dtype in SUPPORTED and config.matmul == "own":
-        return matmul(a, b)
-    return np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
+def has_product_kernel(dtype: np.dtype) -> bool:
+    """Whether compiled programs multiply matrices of this dtype by kernels of their own."""
+    return config.matmul == "own" and dtype in SUPPORTED
 
 
 def _annihilate(z: np.ndarray, a: np.ndarray, b: np.ndarray, strong: int) -> None:
-    """Give zeros of the tangent (operand `strong`) their strong product where 0 * inf or 0 * NaN has made a NaN."""
+    """What our kernels do for BLAS's product: zeros of operand `strong` annihilate where 0 * inf or 0 * NaN has made a NaN."""
     for g, i, j in np.argwhere(np.isnan(z)):
         t, r = (a[g, i], b[g, :, j]) if strong == 0 else (b[g, :, j], a[g, i])
         z[g, i, j] = np.sum(np.where(t == 0, 0, t * r))

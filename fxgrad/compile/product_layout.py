@@ -1,0 +1,105 @@
+"""How the operands of a product lie: its loops and their strides, and which operands have to be copied first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.compile.layout import Layout, collapse, contiguous
+from fxgrad.ir.program import Eqn
+from fxgrad.kernels.matmul_plan import Matrix, Product
+from fxgrad.primitives.dot import free_axes
+
+__all__ = ["ProductLayout"]
+
+Ints = tuple[int, ...]
+_Level = tuple[int, Ints]  # the length of a loop, and the bytes by which it moves a, b and c
+_MOST_BATCHES = 2
+_ONE: _Level = (1, (0, 0, 0))
+
+
+class _Side(NamedTuple):
+    """An operand and the roles of its axes."""
+
+    layout: Layout
+    batch: Ints
+    free: Ints
+    contract: Ints
+
+    def sizes(self, axes: Ints) -> Ints:
+        return tuple(self.layout.shape[d] for d in axes)
+
+    def strides(self, axes: Ints) -> Ints:
+        return tuple(self.layout.strides[d] for d in axes)
+
+    def walks(self, axes: Ints) -> bool:
+        """Whether one stride leads through these axes."""
+        return len(collapse(self.sizes(axes), [self.strides(axes)])[0]) <= 1
+
+
+class ProductLayout:
+    """A `dot` equation of operands that lie as given and of a result that is to lie like `c`.
+
+    `copied` holds the operands, 0 or 1, that have to be copied in the order `orders` of their axes; None when the result
+    cannot be written like that at all.
+    """
+
+    def __init__(self, eqn: Eqn, operands: Sequence[Layout], fixed: Sequence[bool], c: Layout):
+        contract, batch = eqn.params["contract"], eqn.params["batch"]
+        self.itemsize, self.c = eqn.outputs[0].aval.dtype.itemsize, c
+        self.sides = []
+        for i, layout in enumerate(operands):
+            free = free_axes(len(layout.shape), contract[i], batch[i])
+            self.sides.append(_Side(layout, batch[i], free, contract[i]))
+        x, y = self.sides
+        self.orders = (*x.batch, *x.free, *x.contract), (*y.batch, *y.contract, *y.free)
+        self.copied = self._choose(fixed)
+        for i in self.copied or ():
+            self.sides[i] = self._copy(i)
+
+    def _choose(self, fixed: Sequence[bool]) -> list[int] | None:
+        """As few and as small copies as will do."""
+        bad = {i for i, s in enumerate(self.sides) if fixed[i] or not s.walks(s.contract)}
+        by_size = sorted((0, 1), key=lambda i: math.prod(self.sides[i].layout.shape))
+        for more in ([], *([i] for i in by_size), [0, 1]):
+            way = sorted(bad.union(more))
+            batches, (rows, columns, _) = self._levels([self._copy(i) if i in way else s for i, s in enumerate(self.sides)])
+            if len(batches) <= _MOST_BATCHES and self._writes(rows, columns):
+                return way
+        return None
+
+    def _writes(self, rows: _Level, columns: _Level) -> bool:
+        """Whether rows or columns of the result lie without gaps; a single element always does."""
+        return any(level[0] > 1 and level[1][2] == self.itemsize for level in (rows, columns)) or rows[0] == columns[0] == 1
+
+    def _copy(self, i: int) -> _Side:
+        side, order = self.sides[i], self.orders[i]
+        place = {d: n for n, d in enumerate(order)}
+        roles = (tuple(place[d] for d in axes) for axes in (side.batch, side.free, side.contract))
+        return _Side(contiguous(side.sizes(order), self.itemsize), *roles)
+
+    def _levels(self, sides: Sequence[_Side]) -> tuple[list[_Level], list[_Level]]:
+        """The loops over batches; those over rows, columns and the contracted axes, each of which is one."""
+        x, y = sides
+        c, nb, nx = self.c.strides, len(x.batch), len(x.free)
+        batch = _joined(x.sizes(x.batch), x.strides(x.batch), y.strides(y.batch), c[:nb])
+        rows = _joined(x.sizes(x.free), x.strides(x.free), (0,) * nx, c[nb : nb + nx])
+        columns = _joined(y.sizes(y.free), (0,) * len(y.free), y.strides(y.free), c[nb + nx :])
+        along = _joined(x.sizes(x.contract), x.strides(x.contract), y.strides(y.contract), (0,) * len(x.contract))
+        return [*batch, *rows[:-1], *columns[:-1]], [(g or [_ONE])[-1] for g in (rows, columns, along)]
+
+    def product(self, dtype: Any, strong: int) -> Product:
+        """The product with the copies made."""
+        x, y = self.sides
+        batches, ((m, rows), (n, columns), (k, along)) = self._levels(self.sides)
+        (outer, far), (inner, near) = [_ONE] * (_MOST_BATCHES - len(batches)) + batches
+        a = Matrix(x.layout.offset, far[0], near[0], rows[0], along[0])
+        b = Matrix(y.layout.offset, far[1], near[1], along[1], columns[1])
+        c = Matrix(self.c.offset, far[2], near[2], rows[2], columns[2])
+        return Product(dtype, outer, inner, m, n, k, a, b, c, strong)
+
+
+def _joined(sizes: Ints, *strides: Ints) -> list[_Level]:
+    lengths, moves = collapse(sizes, strides)
+    return [(n, tuple(s[i] for s in moves)) for i, n in enumerate(lengths)]

@@ -1,0 +1,246 @@
+"""Exact simplification: every rewrite gives the bits of what it replaces (any NaN being any NaN).
+
+So no x*0 -> 0 and no x+0 -> x (which turns -0.0 into 0.0); but x*1, x-0, x+(-0.0), x+(-y) -> x-y, x/4 -> x*0.25, views of views,
+constants of constants, and equations that compute the same. `simplify` is one walk; a rule sees the operands already simplified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.ir.program import Eqn, Program, dce
+from fxgrad.ir.types import Atom, Lit, Var
+from fxgrad.primitives.base import REGISTRY, kernel_dtypes
+
+__all__ = ["simplify"]
+
+Found = Atom | tuple[str, Sequence[Atom], dict[str, Any]] | None  # a value, or a primitive's name, its operands and params
+
+
+def simplify(program: Program) -> Program:
+    """The program without dead equations, equal equations merged, rules applied."""
+    walk = _Walk()
+    for eqn in dce(program).eqns:
+        walk.visit(eqn)
+    outputs = [walk.env.get(o, o) if type(o) is Var else o for o in program.outputs]
+    return dce(Program(program.inputs, walk.eqns, outputs, program.consts, program.name))
+
+
+class _Walk:
+    """The equations kept so far, and what stands for the variables of those that are gone."""
+
+    def __init__(self) -> None:
+        self.env: dict[Var, Atom] = {}
+        self.maker: dict[Var, Eqn] = {}
+        self.seen: dict[Any, Eqn] = {}
+        self.eqns: list[Eqn] = []
+
+    def visit(self, eqn: Eqn) -> None:
+        env = self.env
+        inputs = [env.get(a, a) if type(a) is Var else a for a in eqn.inputs]
+        if len(eqn.outputs) == 1:
+            out = eqn.outputs[0]
+            if eqn.prim.kind == "map":
+                inputs = self._scalars(inputs, out)
+            found = self._rewritten(eqn.prim, inputs, eqn.params, out)
+            if isinstance(found, Lit) and out.aval.shape:
+                found = "broadcast", [found], {"shape": out.aval.shape, "dims": ()}
+            if isinstance(found, tuple):
+                name, operands, params = found
+                inputs = list(operands)
+                eqn = Eqn(REGISTRY[name], inputs, params, eqn.outputs, eqn.source)
+            elif found is not None:
+                env[out] = found
+                return
+        self._keep(eqn, inputs)
+
+    def _scalars(self, inputs: list[Atom], out: Var) -> list[Atom]:
+        """Operands that are one constant everywhere as literals, if another gives the result its shape."""
+        values = [self.constant(a) for a in inputs]
+        if any([v is None and a.aval.shape == out.aval.shape for a, v in zip(inputs, values, strict=True)]):
+            return [a if v is None else Lit(v) for a, v in zip(inputs, values, strict=True)]
+        return inputs
+
+    def _rewritten(self, prim: Any, inputs: Sequence[Atom], params: dict[str, Any], out: Var) -> Found:
+        rule = _RULES.get(prim.name)
+        found = rule(self, *inputs, **params) if rule is not None else None
+        if isinstance(found, Var) and found.aval is not out.aval:  # a scalar that meets a shape
+            return None
+        if (
+            isinstance(found, tuple)
+            and REGISTRY[found[0]].kind == "map"
+            and out.aval.shape not in [a.aval.shape for a in found[1]]
+        ):
+            return None
+        if isinstance(found, tuple):  # what it has become may be simpler still
+            name, operands, new = found
+            again = self._rewritten(REGISTRY[name], operands, new, out)
+            return found if again is None else again
+        return self._folded(prim, inputs, params, out) if found is None else found
+
+    def _folded(self, prim: Any, inputs: Sequence[Atom], params: dict[str, Any], out: Var) -> Lit | None:
+        """The value of an exact operation on constants."""
+        if prim.kind != "map" or prim.numpy is None or not kernel_dtypes([a.aval for a in (*inputs, out)]):
+            return None
+        values = [self.constant(a) for a in inputs]
+        if any([v is None for v in values]):
+            return None
+        with np.errstate(all="ignore"):
+            return Lit(out.aval.dtype.type(prim.numpy(*values, **params)))
+
+    def _keep(self, eqn: Eqn, inputs: Sequence[Atom]) -> None:
+        key: Any = (eqn.prim, tuple(inputs), tuple(sorted(eqn.params.items())) if eqn.params else ())
+        try:
+            found = self.seen.get(key)
+        except TypeError:  # an unhashable parameter
+            found, key = None, object()
+        if found is not None:
+            self.env.update(zip(eqn.outputs, found.outputs, strict=True))
+            return
+        if inputs != eqn.inputs:
+            eqn = Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
+        self.seen[key] = eqn
+        self.eqns.append(eqn)
+        for v in eqn.outputs:
+            self.maker[v] = eqn
+
+    def constant(self, a: Atom) -> Any:
+        """The value every element of `a` is known to have, or None."""
+        while type(a) is Var:
+            made = self.maker.get(a)
+            if made is None or made.prim.name not in ("broadcast", "reshape", "transpose"):
+                return None
+            a = made.inputs[0]
+        return a.value  # type: ignore[union-attr]
+
+    def operand(self, name: str, a: Atom) -> Atom | None:
+        """x if `a` is name(x)."""
+        made = self.maker.get(a) if type(a) is Var else None
+        return made.inputs[0] if made is not None and made.prim.name == name else None
+
+    def is_(self, a: Atom, value: float) -> bool:
+        """Whether `a` is this number everywhere; 0.0 and -0.0 differ for floats."""
+        c = self.constant(a)
+        return c is not None and c.dtype.kind in "fiu" and c == value and (c.dtype.kind != "f" or _sign(c) == _sign(value))
+
+
+def _sign(x: Any) -> float:
+    return math.copysign(1.0, float(x))
+
+
+def _mul(w: _Walk, x: Atom, y: Atom) -> Found:
+    return x if w.is_(y, 1) else y if w.is_(x, 1) else None
+
+
+def _lin_mul(w: _Walk, t: Atom, r: Atom) -> Found:
+    return r if w.is_(t, 1) else _zero_like(t) if w.constant(t) == 0 else None
+
+
+def _zero_like(a: Atom) -> Lit:
+    return Lit(a.aval.dtype.type(0))
+
+
+def _inverse_power_of_two(w: _Walk, y: Atom) -> Lit | None:
+    """1/y where it is exact: then x/y and x*(1/y) round alike."""
+    c = w.constant(y)
+    if c is None or c.dtype.kind != "f" or not np.isfinite(c) or c == 0 or abs(math.frexp(c)[0]) != 0.5:
+        return None
+    with np.errstate(all="ignore"):
+        inverse = c.dtype.type(1) / c
+    smallest = np.finfo(c.dtype).smallest_normal
+    return Lit(inverse) if np.isfinite(inverse) and abs(inverse) >= smallest and abs(c) >= smallest else None
+
+
+def _div(w: _Walk, x: Atom, y: Atom) -> Found:
+    if w.is_(y, 1):
+        return x
+    inverse = _inverse_power_of_two(w, y)
+    return None if inverse is None else ("mul", [x, inverse], {})
+
+
+def _lin_div(w: _Walk, t: Atom, r: Atom) -> Found:
+    if w.constant(t) == 0:
+        return _zero_like(t)
+    inverse = _inverse_power_of_two(w, r)
+    return None if inverse is None else ("lin_mul", [t, inverse], {})
+
+
+def _add(w: _Walk, x: Atom, y: Atom) -> Found:
+    nothing = -0.0 if x.aval.dtype.kind == "f" else 0
+    if w.is_(y, nothing):
+        return x
+    if w.is_(x, nothing):
+        return y
+    if (z := w.operand("neg", y)) is not None:
+        return "sub", [x, z], {}
+    if (z := w.operand("neg", x)) is not None:
+        return "sub", [y, z], {}
+    return None
+
+
+def _sub(w: _Walk, x: Atom, y: Atom) -> Found:
+    if w.is_(y, 0):
+        return x
+    z = w.operand("neg", y)
+    return None if z is None else ("add", [x, z], {})
+
+
+def _neg(w: _Walk, x: Atom) -> Found:
+    return w.operand("neg", x)
+
+
+def _abs(w: _Walk, x: Atom) -> Found:
+    z = w.operand("neg", x)
+    return x if w.operand("abs", x) is not None else None if z is None else ("abs", [z], {})
+
+
+def _either(w: _Walk, x: Atom, y: Atom) -> Found:
+    return x if x == y else None
+
+
+def _select(w: _Walk, mask: Atom, a: Atom, b: Atom) -> Found:
+    known = w.constant(mask)
+    return a if a == b else None if known is None else a if known else b
+
+
+def _convert(w: _Walk, x: Atom, *, dtype: np.dtype) -> Found:
+    z = w.operand("convert", x)
+    there_and_back = z is not None and z.aval.dtype == dtype and np.can_cast(dtype, x.aval.dtype)
+    return x if x.aval.dtype == dtype else z if there_and_back else None
+
+
+def _reshape(w: _Walk, x: Atom, *, shape: tuple[int, ...]) -> Found:
+    z = w.operand("reshape", x)
+    return (
+        x if x.aval.shape == shape else None if z is None else z if z.aval.shape == shape else ("reshape", [z], {"shape": shape})
+    )
+
+
+def _transpose(w: _Walk, x: Atom, *, perm: tuple[int, ...]) -> Found:
+    if perm == tuple(range(len(perm))):
+        return x
+    made = w.maker.get(x) if type(x) is Var else None
+    if made is None or made.prim.name != "transpose":
+        return None
+    both = tuple(made.params["perm"][p] for p in perm)
+    return made.inputs[0] if both == tuple(range(len(both))) else ("transpose", made.inputs, {"perm": both})
+
+
+def _broadcast(w: _Walk, x: Atom, *, shape: tuple[int, ...], dims: tuple[int, ...]) -> Found:
+    if x.aval.shape == shape and dims == tuple(range(len(shape))):
+        return x
+    made = w.maker.get(x) if type(x) is Var else None
+    if made is None or made.prim.name != "broadcast":
+        return None
+    return "broadcast", made.inputs, {"shape": shape, "dims": tuple(dims[d] for d in made.params["dims"])}
+
+
+_RULES: dict[str, Callable[..., Found]] = {
+    "mul": _mul, "lin_mul": _lin_mul, "div": _div, "lin_div": _lin_div, "add": _add, "sub": _sub, "neg": _neg, "abs": _abs,
+    "maximum": _either, "minimum": _either, "and": _either, "or": _either, "select": _select, "convert": _convert,
+    "reshape": _reshape, "transpose": _transpose, "broadcast": _broadcast,
+}  # fmt: skip

@@ -1,0 +1,115 @@
+"""What all product kernels share: reading the plan, walking the batches, and the second look at NaN of strong products."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+
+from fxgrad.kernels.loops import I32, I64, KERNEL_TYPE, PTR, Loop, i64, memory_type
+from fxgrad.kernels.matmul import PLAN
+from fxgrad.kernels.matmul_tile import Tile, at, helper_function, internal_function, parts_of_batches, register_block, smaller
+
+__all__ = ["Frame", "Place"]
+
+
+class Place(NamedTuple):
+    """A matrix of the batch at hand: its start, and the bytes from one row and column to the next."""
+
+    start: ir.Value
+    row: ir.Value
+    column: ir.Value
+
+
+class Frame:
+    """A product kernel being emitted: its function, the fields of its plan, the matrices of a batch."""
+
+    def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int):
+        self.fn, self.b = internal_function(module, name, KERNEL_TYPE)
+        b, (pointers, plan, self.lo, self.hi) = self.b, self.fn.args
+        self.dtype, self.k_block, self.size = dtype, k_block, dtype.itemsize
+        self.p = {f: b.load(b.gep(plan, [i64(i)], source_etype=I64), typ=I64) for i, f in enumerate(PLAN)}
+        self.arrays = [b.load(b.gep(pointers, [i64(i)], source_etype=PTR), typ=PTR) for i in range(3)]
+        self.arrays = [at(b, x, self.p[f"{n}_offset"]) for n, x in zip("abc", self.arrays, strict=True)]
+
+    def open_batches(self) -> tuple[Loop, ir.Value, ir.Value]:
+        """Open the loop over the batches in the range of work: the loop, and the first and last unit but one of the batch."""
+        b, p = self.b, self.p
+        loop, low, high = parts_of_batches(b, self.lo, self.hi, p["units"])
+        outer = b.sdiv(loop.i, p["inner"])
+        inner = b.sub(loop.i, b.mul(outer, p["inner"]))
+        places = []
+        for name, x in zip("abc", self.arrays, strict=True):
+            start = at(b, at(b, x, b.mul(outer, p[f"{name}_outer"])), b.mul(inner, p[f"{name}_inner"]))
+            places.append(Place(start, p[f"{name}_row"], p[f"{name}_column"]))
+        self.x, self.y, self.z = places
+        return loop, low, high
+
+    def repair(self, rows: tuple[ir.Value, ir.Value], columns: tuple[ir.Value, ir.Value]) -> None:
+        """The second look at finished rows and columns of this batch's result."""
+        if self.dtype.kind != "f":
+            return
+        b, p = self.b, self.p
+        (low, high), (left, right) = rows, columns
+        with b.if_then(b.icmp_signed("!=", p["strong"], i64(0))):
+            a = at(b, self.x.start, b.mul(low, self.x.row))
+            y = at(b, self.y.start, b.mul(left, self.y.column))
+            c = at(b, at(b, self.z.start, b.mul(low, self.z.row)), b.mul(left, i64(self.size)))
+            sizes = [b.sub(high, low), b.sub(right, left), p["k"], p["strong"]]
+            helper = _repair(self.fn.module, self.dtype, self.k_block)
+            b.call(helper, [a, self.x.row, self.x.column, y, self.y.row, self.y.column, c, self.z.row, *sizes])
+
+
+def _repair(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Function:
+    """repair(a, a_row, a_k, b, b_k, b_column, c, c_row, m, n, k, strong): elements of c that are NaN, summed again."""
+    name = f"fx_product_repair_{dtype.name}"
+    if name in module.globals:
+        return module.globals[name]
+    element = _strong_element(module, f"{name}_element", dtype, k_block)
+    fn, b = helper_function(module, name, [PTR, I64, I64, PTR, I64, I64, PTR, I64, I64, I64, I64, I64])
+    a, a_row, a_k, y, b_k, b_column, c, c_row, m, n, k, strong = fn.args
+    size, lanes = i64(dtype.itemsize), register_block(dtype).lanes
+    rows = Loop(b, i64(0), m, 1, [a, c])
+    left, target = rows.carried
+    columns, tile = Loop(b, i64(0), n, lanes), Tile(b, dtype, 1, 1, lanes)
+    tile.mask(b.sub(n, columns.i))
+    place = at(b, target, b.mul(columns.i, size))
+    found = tile.load(place, 0)
+    bits = b.bitcast(b.fcmp_unordered("uno", found, found), ir.IntType(lanes))
+    with b.if_then(b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0)), likely=False):
+        last = smaller(b, b.add(columns.i, i64(lanes)), n)
+        each = Loop(b, columns.i, last, 1)
+        spot = at(b, target, b.mul(each.i, size))
+        value = b.load(spot, typ=memory_type(dtype), align=dtype.itemsize)
+        with b.if_then(b.fcmp_unordered("uno", value, value)):
+            b.call(element, [left, a_k, at(b, y, b.mul(each.i, b_column)), b_k, spot, k, strong])
+        each.end()
+    columns.end()
+    rows.end([at(b, left, a_row), at(b, target, c_row)])
+    b.ret_void()
+    return fn
+
+
+def _strong_element(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
+    """element(a, a_k, b, b_k, c, k, strong): one fixed sum that passes over the k where the strong operand is zero."""
+    fn, b = helper_function(module, name, [PTR, I64, PTR, I64, PTR, I64, I64])
+    a, a_k, y, b_k, c, k, strong = fn.args
+    t, one = memory_type(dtype), Tile(b, dtype, 1, 1, 1)
+    zero = ir.Constant(t, 0)
+    of_a = b.icmp_signed("==", strong, i64(1))
+    blocks = Loop(b, i64(0), k, k_block, [a, y, zero])
+    stop = smaller(b, k, b.add(blocks.i, i64(k_block)))
+    chain = Loop(b, blocks.i, stop, 1, [*blocks.carried[:2], zero])
+    left, right, total = chain.carried
+    p, q = (b.load(v, typ=t, align=dtype.itemsize) for v in (left, right))
+    vectors = [b.bitcast(v, ir.VectorType(t, 1)) for v in (p, q, total)]
+    more = b.extract_element(one.multiply_add(*vectors), ir.Constant(I32, 0))
+    passed = b.fcmp_ordered("==", b.select(of_a, p, q), zero)
+    chain.end([at(b, left, a_k), at(b, right, b_k), b.select(passed, total, more)])
+    left, right, total = chain.carried
+    first = b.icmp_signed("==", blocks.i, i64(0))
+    blocks.end([left, right, b.select(first, total, b.fadd(blocks.carried[2], total))])
+    b.store(blocks.carried[2], c, align=dtype.itemsize)
+    b.ret_void()
+    return fn
