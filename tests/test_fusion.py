@@ -235,3 +235,55 @@ def test_large_results_go_past_the_caches():
         plan = step.launch.plan
         assert plan[6 + plan[3] + 2 * (3 + plan[3]) + 2] == streams
         assert_same_bits([a[0] - a[:, ::-1]], compiled(np.ascontiguousarray(a), a[0]))
+
+
+# ---- arrays in pieces --------------------------------------------------------------------------------------------------------
+
+
+def pads(x, y):
+    padded = fnp.pad(x * 2, ((1, 2), (0, 3)), constant_values=-0.0)
+    return padded, fnp.pad(x, ((3, 0), (3, 0))) + padded * padded
+
+
+def joins(x, y):
+    joined = fnp.concatenate([fnp.exp(x), y, x * y], axis=1)
+    return joined, joined * 2 - fnp.concatenate([y, x, y], axis=1), fnp.stack([x, y.T.T, x], axis=0) + y
+
+
+def stencil(x, y):
+    s = fnp.pad(x, 1)
+    return s[2:, 1:-1] + s[:-2, 1:-1] + s[1:-1, 2:] + s[1:-1, :-2] - 4 * x
+
+
+def reduced(x, y):
+    s = fnp.concatenate([x, fnp.pad(y, ((0, 1), (0, 0)))], axis=0)
+    return fnp.sum(s * s, axis=-1), fx.nn.softmax(s), fnp.max(s), fnp.sum(s, axis=0)
+
+
+def parts_meet(x, y):
+    n = x.shape[1] // 2
+    return fx.grad(lambda x: fnp.sum(x[:, :n] * x[:, n : 2 * n] + fnp.exp(x[:, n : 2 * n])))(x), fnp.roll(x, 2, 1) + y
+
+
+def nothing_added(x, y):
+    return fnp.concatenate([x, y[:0]], axis=0) + y, fnp.pad(x, 0) * y, fnp.concatenate([x[:0], y[:0]], axis=0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+@pytest.mark.parametrize("f", [pads, joins, stencil, reduced, parts_meet, nothing_added])
+def test_arrays_in_pieces(f, dtype):
+    f = f if dtype != "i4" or f in (pads, stencil, nothing_added) else stencil
+    x, y = ((10 * sample(5, 18, seed=s)).astype(dtype) for s in (0, 1))
+    x[0, 0] = x[2, 3] = -0.0
+    same_bits_either_way(f, x, y)
+
+
+def test_pieces_are_written_into_their_place():
+    x, y = sample(6, 8), sample(3, 8, seed=1)
+    fused = same_bits_either_way(lambda x, y: fnp.pad(fnp.concatenate([x, y], 0), 1) * 2, x, y)
+    assert {s.kind for s in fused.steps} == {"kernel"}
+    fused = same_bits_either_way(lambda x, y: fnp.concatenate([x, y], 0) * np.float32(2), x, y)
+    assert [(s.bytes_read, s.bytes_written) for s in fused.steps] == [(192, 192), (96, 96)]
+    assert fused.steps[1].why == ["one piece after the other"]
+    halves = same_bits_either_way(fx.grad(lambda x: fnp.sum(x[:3] * x[3:])), x)
+    assert [s.title for s in halves.steps] == ["add", "add"]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
+from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
@@ -44,6 +45,7 @@ class Task:
         self.reduce: Eqn | None = None
         self.epilogue: list[Eqn] = []
         self.rows: Rows | None = None
+        self.pieces: list[Eqn] = []  # those of the equations whose results are taken from operands piece by piece
         self.why: list[str] = []
 
     @property
@@ -59,6 +61,7 @@ class Analysis:
         self.eqns = list(program.eqns)
         self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.views: dict[Var, tuple[Atom, Layout]] = {}
+        self.pieces: set[int] = set()  # map equations that take their result from their operands piece by piece
         self.turned = self._turned()
         self.kinds: list[str] = []
         for i, e in enumerate(self.eqns):
@@ -129,6 +132,13 @@ class Analysis:
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
         if prim.name == "dot" and has_product_kernel(avals[0].dtype):
             return self._product(i)
+        if in_pieces(eqn):
+            whole = only_part(eqn)
+            if whole is not None:
+                self.views[eqn.outputs[0]] = self.access(whole)
+                return "view"
+            self.pieces.add(i)
+            return "map"
         if prim.kind == "view" and len(eqn.inputs) == 1:
             root, layout = self.access(eqn.inputs[0])
             found = apply_view(prim.name, layout, eqn.params)
@@ -149,12 +159,12 @@ class Analysis:
         assert isinstance(root, Var)
         return root
 
-    def direct(self, atom: Atom, shape: tuple[int, ...]) -> int | None:
-        """The map equation whose value an operation over `shape` can take from a register."""
+    def direct(self, atom: Atom, c: int) -> int | None:
+        """The map equation whose value equation c, a map or a reduction, can take from a register."""
         if type(atom) is not Var:
             return None
         p = self.producer.get(atom)
-        return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (shape, ()) else None
+        return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.space(c), ()) else None
 
     def space(self, i: int) -> tuple[int, ...]:
         """The iteration space of a map or reduce equation."""
@@ -166,7 +176,7 @@ class Analysis:
         for a in self.eqns[i].inputs:
             if type(a) is not Var:
                 continue
-            if kind in ("map", "reduce") and (p := self.direct(a, self.space(i))) is not None:
+            if kind in ("map", "reduce") and (p := self.direct(a, i)) is not None:
                 level = max(level, self.levels[p])
                 continue
             root = self.access(a)[0]
@@ -174,7 +184,7 @@ class Analysis:
                 level = max(level, self.levels[self.producer[root]] + 1)
         return level
 
-    def leaf(self, atom: Atom, shape: tuple[int, ...]) -> Var | None:
+    def leaf(self, atom: Atom) -> Var | None:
         """The stored array a map or reduce operation would read for this operand; None for literals."""
         root = self.access(atom)[0]
         return root if type(root) is Var else None
@@ -204,11 +214,11 @@ def _groups(a: Analysis) -> dict[int, Any]:
         if shape == ():
             join(i, first.setdefault(place, i))
         for x in a.eqns[i].inputs:
-            p = a.direct(x, shape)
+            p = a.direct(x, i)
             if p is not None:
                 if (a.levels[p], a.space(p)) == place:
                     join(i, p)
-            elif (leaf := a.leaf(x, shape)) is not None and leaf.aval.size > 1:
+            elif (leaf := a.leaf(x)) is not None and leaf.aval.size > 1:
                 join(i, first.setdefault((*place, leaf), i))
     return _chunked(a, {i: find(i) for i in parent})
 
@@ -220,7 +230,7 @@ def _chunked(a: Analysis, root: dict[int, int]) -> dict[int, Any]:
     leaves: dict[int, set[Var]] = {}
     out = {}
     for i, r in root.items():
-        mine = {leaf for x in a.eqns[i].inputs if a.direct(x, a.space(i)) is None and (leaf := a.leaf(x, a.space(i))) is not None}
+        mine = {leaf for x in a.eqns[i].inputs if a.direct(x, i) is None and (leaf := a.leaf(x)) is not None}
         if ops.setdefault(r, 0) >= MAX_OPS or len(leaves.setdefault(r, set()) | mine) > MAX_READS:
             chunk[r] = chunk.get(r, 0) + 1
             ops[r], leaves[r] = 0, set()
@@ -252,7 +262,7 @@ class Placement:
         self.ops[kernel] = self.ops.get(kernel, 0) + 1
         known = self.reads.setdefault(kernel, set())
         for x in self.a.eqns[i].inputs:
-            if self.a.direct(x, self.a.space(i)) is None and (leaf := self.a.leaf(x, self.a.space(i))) is not None:
+            if self.a.direct(x, i) is None and (leaf := self.a.leaf(x)) is not None:
                 known.add(leaf)
 
     def _uses(self, i: int) -> tuple[dict[Any, None], str]:
@@ -262,12 +272,14 @@ class Placement:
         why = "fusion is off" if not self.fusion else "output of the program" if v in self.viewed else ""
         for c in a.consumers[i]:
             kind = a.kinds[c]
-            if kind in ("map", "reduce") and a.direct(v, a.space(c)) is not None:
+            if kind in ("map", "reduce") and a.direct(v, c) is not None:
                 needs.update(self.computed[c] if kind == "map" else {("reduce", c, 0): None})
             elif kind in ("map", "reduce"):
                 why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
             else:
                 why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
+        if i in a.pieces and any(k[0] == "reduce" for k in needs):
+            why = why or "a reduction does not read in pieces"
         return needs, why
 
     def _place(self, i: int) -> None:
@@ -314,9 +326,9 @@ class Placement:
             if not a.eqns[j].prim.cheap or len(seen) > _MAX_CONE:
                 return None
             for x in a.eqns[j].inputs:
-                p = a.direct(x, a.space(j))
+                p = a.direct(x, j)
                 if p is None:
-                    leaf = a.leaf(x, a.space(j))
+                    leaf = a.leaf(x)
                     if leaf is not None:
                         leaves.add(leaf)
                 elif a.eqns[p].prim.cheap or x.aval.size == 1:
@@ -359,6 +371,7 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
                 shape = a.space(k[1])
                 task = kernels.setdefault(k, Task(k[0], shape, i))
                 task.eqns.append(eqn)
+                task.pieces += [eqn] if i in a.pieces else []
                 if k == placed.home[i] and i in placed.why:
                     task.stored.append(eqn.outputs[0])
                     task.why.append(placed.why[i])
@@ -393,6 +406,8 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
         if len(users) != 1 or v in placed.viewed or users[0].kind != "map":
             continue
         m = users[0]
+        if m.pieces:
+            continue
         plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:
             t.epilogue, t.stored, t.why, t.order = m.eqns, m.stored, m.why, m.order

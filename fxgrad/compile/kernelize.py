@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad.compile.fuse import Analysis, Task
 from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous, map_plan, reduce_plan, row_plan, split_plans
 from fxgrad.compile.passes import Rows, RowSpace
+from fxgrad.compile.pieces import Box, Chosen, boxes, within
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.matmul import ProductKernel
@@ -36,35 +37,49 @@ class Launch(NamedTuple):
 
 
 class Values:
-    """Numbers the values of a kernel: operands in order of first use, then operations."""
+    """Numbers the values of a kernel: operands in order of first use, then operations.
 
-    def __init__(self, a: Analysis, eqns: Sequence[Eqn], more: Sequence[Atom], ndim: int, known: Sequence[Var] = ()):
-        self.a, self.ndim = a, ndim
+    In a `box` of the space everything is read there; `chosen` are what stands for the results in pieces.
+    """
+
+    def __init__(
+        self, a: Analysis, eqns: Sequence[Eqn], more: Sequence[Atom], ndim: int, known: Sequence[Var] = (),
+        box: Box | None = None, chosen: Chosen | None = None,
+    ):  # fmt: skip
+        self.a, self.ndim, self.box, self.chosen = a, ndim, box, chosen or {}
         self.made = {v for e in eqns for v in e.outputs} | set(known)
         self.accesses: dict[tuple[Var, Layout], int] = {}
-        for x in (*(x for e in eqns for x in e.inputs), *more):
+        used = (x for e in eqns if e.outputs[0] not in self.chosen for x in e.inputs)
+        for x in (*used, *more):
             key = self._access(x)
             if key is not None:
                 self.accesses.setdefault(key, len(self.accesses))
         self.number: dict[Var, int] = {}
 
     def _access(self, x: Atom) -> tuple[Var, Layout] | None:
+        if type(x) is Var and x in self.chosen:
+            root, layout = self.chosen[x]
+            if layout is not None:
+                return (root, layout) if type(root) is Var else None
+            x = root
         if type(x) is Var and x in self.made:
             return None
         root, layout = self.a.access(x)
         if type(root) is not Var:
             return None
         if not layout.shape and self.ndim:
-            layout = Layout((), (0,) * self.ndim, layout.offset)
-        return root, layout
+            return root, Layout((), (0,) * self.ndim, layout.offset)
+        return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim)
 
     def ref(self, x: Atom, first: int = 0) -> int | Lit:
         """A value by number; operands are counted from `first`."""
-        if type(x) is Var and x in self.made:
-            return self.number[x]
         key = self._access(x)
         if key is not None:
             return first + self.accesses[key]
+        if type(x) is Var and x in self.chosen:
+            x = self.chosen[x][0]
+        if type(x) is Var and x in self.made:
+            return self.number[x]
         root = self.a.access(x)[0]
         assert isinstance(root, Lit)
         return root
@@ -111,6 +126,8 @@ def _target(aval: Aval) -> Place:
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
     """The kernels of a task; several, when a reduction needs its operand brought in order first or is split."""
+    if task.pieces:
+        return _in_boxes(a, task)
     if task.kind == "map":
         return [_map(a, task, list(task.stored), task.shape, None)]
     if task.rows is not None:
@@ -186,6 +203,31 @@ def _map(
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in writes)
     return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+
+
+def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
+    """A map kernel for each box of the space; all but the first are said to read the results that they complete."""
+    out: list[Launch] = []
+    ndim, writes = len(task.shape), task.stored
+    wholes = [contiguous(v.aval.shape, v.aval.dtype.itemsize) for v in writes]
+    for box, chosen in boxes(a, task.pieces, task.shape):
+        values = Values(a, task.eqns, writes, ndim, (), box, chosen)
+        eqns = [e for e in task.eqns if e.outputs[0] not in chosen]
+        shape, n = tuple(hi - lo for lo, hi in box), len(values.accesses)
+        parts = [within(whole, box, (0,) * ndim) for whole in wholes]
+        targets = [Place(x.strides, x.offset, v.aval.dtype.itemsize) for x, v in zip(parts, writes, strict=True)]
+        places = values.places() + targets
+        modes, plan = map_plan(shape, places, len(writes), weight([e.prim for e in eqns]))
+        ops = values.ops(eqns, n)
+        operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
+        kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in writes], operands[n:])
+        size = math.prod(shape)
+        counts = values.bytes_read(), size * sum(v.aval.dtype.itemsize for v in writes), _flops(eqns, size)
+        if not out:
+            out.append(Launch(kernel, plan, values.roots, writes, *counts))
+        else:
+            out.append(Launch(kernel, plan, [*values.roots, *writes], [], *counts, "one piece after the other"))
+    return out
 
 
 def copy_launch(a: Analysis, x: Atom, order: Sequence[int], target: Var) -> Launch:

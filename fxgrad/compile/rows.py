@@ -44,7 +44,7 @@ class _Merger:
 
     def run(self) -> list[list[int]]:
         """The members of every cluster, merged until nothing changes."""
-        able = [t.kind in ("map", "reduce") for t in self.tasks]
+        able = [t.kind in ("map", "reduce") and not t.pieces for t in self.tasks]
         changed = any(s is not None for s in self.spaces)
         while changed:
             changed = False
