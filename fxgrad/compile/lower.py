@@ -215,8 +215,9 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
         return [_identity(task, v) for v in task.stored]
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
-        way = "a product cannot walk this operand's axes" if task.kind == "dot" else "the reduced axes are not walked as one"
-        steps.append(_kernel_step(launch, launch.kernel.title, task.why if launch.writes == task.stored else [way]))
+        way = "a product cannot walk this operand's axes" if task.kind == "dot" else launch.why
+        why = [way] if way and launch.writes != task.stored else task.why
+        steps.append(_kernel_step(launch, launch.kernel.title, why))
     return steps
 
 
