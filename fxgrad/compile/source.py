@@ -68,8 +68,8 @@ class Source:
             timed: if given, is called with the number and the seconds, by `clock`, of each step, which then run one by one.
         """
         writer = _Writer(self, unfit, timed, clock)
-        writer.scope |= scope or {}
         body = writer.body(answer)
+        writer.scope |= scope or {}
         lines = [
             f"def run({', '.join(self.arguments) if parameters is None else parameters}):",
             *(f"    {x}" for x in head),
