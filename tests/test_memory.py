@@ -16,6 +16,7 @@ from fxgrad.compile import lower, source
 from fxgrad.ir.types import aval_of
 from fxgrad.primitives import elementwise as E
 from fxgrad.primitives import reduce as R
+from fxgrad.primitives import shape as S
 from fxgrad.primitives import transcendental as T
 from fxgrad.runtime import buffers
 from fxgrad.runtime.eager import run_program
@@ -207,6 +208,25 @@ def test_results_alias_nothing_and_stay(n):
         copies += [a.copy() for a in out[:5]]
     for a, b in zip(kept, copies, strict=True):
         assert np.array_equal(a, b)
+
+
+def test_a_view_that_a_library_call_answers_survives_the_work_space(monkeypatch):
+    """A concatenation of one array, by a function that returns a view of it: that array's memory is used again before the
+    view is read."""
+
+    def f(x):
+        s = S.concatenate(T.exp(x), axis=0)
+        for _ in range(3):
+            x = E.sub(T.tanh(x), R.spread(R.max_(x, axes=(0,)), x.shape, (0,)))
+        return [E.mul(s, R.spread(R.sum_(x, axes=(0,)), x.shape, (0,)))]
+
+    x = np.sort(floats(1000))
+    want = run_program(traced(f, x), [x])
+    monkeypatch.setattr(source, "operation", lambda prim, avals, params: lambda x: x[:])
+    executable = lower._compile(traced(f, x), False)
+    assert executable.memory.arena
+    for _ in range(2):
+        assert_same_bits(executable(x), want)
 
 
 def test_concurrent_calls_have_their_own_work_space():
