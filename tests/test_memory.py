@@ -211,8 +211,7 @@ def test_results_alias_nothing_and_stay(n):
 
 
 def test_a_view_that_a_library_call_answers_survives_the_work_space(monkeypatch):
-    """A concatenation of one array, by a function that returns a view of it: that array's memory is used again before the
-    view is read."""
+    """Here a concatenation of one array answers a view of it, whose memory is used again before the view is read."""
 
     def f(x):
         s = S.concatenate(T.exp(x), axis=0)
