@@ -41,11 +41,15 @@ def clean_pool():
 @pytest.fixture
 def poisoned(monkeypatch):
     """Every array that is allocated for a result or as work space begins as NaN patterns."""
-    empty, scratch, new_arena = buffers.empty, buffers.scratch, source.Source.new_arena
+    allocator, new_arena = buffers.allocator, source.Source.new_arena
 
     def poison(x):
         x.reshape(-1).view(np.uint8)[...] = 0xFF
         return x
+
+    def poisoned_allocator(shape, dtype):
+        make = allocator(shape, dtype)
+        return lambda: poison(make())
 
     class Arenas(list):
         def append(self, x):
@@ -58,14 +62,17 @@ def poisoned(monkeypatch):
         self._arenas = Arenas()
 
     monkeypatch.setattr(source.Source, "__init__", poisoned_init)
-    monkeypatch.setattr(buffers, "empty", lambda *a: poison(empty(*a)))
-    monkeypatch.setattr(buffers, "scratch", lambda *a: poison(scratch(*a)))
+    monkeypatch.setattr(buffers, "allocator", poisoned_allocator)
     monkeypatch.setattr(source.Source, "new_arena", lambda self: poison(new_arena(self)))
     monkeypatch.setattr(buffers, "POOLED", 0)
 
 
 def floats(*shape, dtype="f4", seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def empty(shape, dtype):
+    return buffers.allocator(shape, np.dtype(dtype))()
 
 
 def traced(f, *arrays):
@@ -269,32 +276,32 @@ def test_memory_comes_back_when_the_last_view_goes(clean_pool):
 
 
 def test_near_sizes_share_memory_and_small_results_do_not_use_the_pool(clean_pool):
-    a = buffers.empty((LARGE * 4 + 5, 1), np.dtype("f4"))
+    a = empty((LARGE * 4 + 5, 1), "f4")
     address = a.ctypes.data
     del a
-    assert buffers.empty((LARGE * 2 + 6,), np.dtype("f8")).ctypes.data == address
-    assert buffers.empty((10,), np.dtype("f4")).base is None
+    assert empty((LARGE * 2 + 6,), "f8").ctypes.data == address
+    assert fx.jit(lambda x: x + 1)(floats(10)).base is None
     for dtype in "?bhilqBHILQfdFD":
-        x = buffers.empty((3, buffers.POOLED), np.dtype(dtype))
+        x = empty((3, buffers.POOLED), dtype)
         assert x.dtype is np.dtype(dtype) and x.shape == (3, buffers.POOLED) and x.flags.c_contiguous
 
 
 def test_idle_memory_is_bounded(clean_pool):
     size = buffers._size_class(LARGE * 4)
     buffers.set_idle_limit(3 * size)
-    arrays = [buffers.empty((LARGE,), np.dtype("f4")) for _ in range(10)]
+    arrays = [empty((LARGE,), "f4") for _ in range(10)]
     arrays.clear()
     assert buffers.idle_bytes() == 3 * size
-    big = buffers.empty((LARGE * 2,), np.dtype("f4"))
+    big = empty((LARGE * 2,), "f4")
     del big
     assert buffers.idle_bytes() <= 3 * size
-    huge = buffers.empty((LARGE * 10,), np.dtype("f4"))
+    huge = empty((LARGE * 10,), "f4")
     del huge
     assert buffers.idle_bytes() <= 3 * size
     fx.runtime.buffers.forget_buffers()
     assert buffers.idle_bytes() == 0
     buffers.set_idle_limit(0)
-    x = buffers.empty((LARGE,), np.dtype("f4"))
+    x = empty((LARGE,), "f4")
     del x
     assert buffers.idle_bytes() == 0
 
