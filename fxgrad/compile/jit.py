@@ -25,7 +25,7 @@ from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
 from fxgrad.runtime.stale import glance, reachable
-from fxgrad.structure import Structure
+from fxgrad.structure import LEAF_TYPES, Structure
 from fxgrad.trace.function import Traced, argument_names, as_leaf, aval_of_leaf, canonical, name_of, trace_function
 from fxgrad.trace.guards import Guards, random_state
 from fxgrad.trace.tracer import Tracer
@@ -107,10 +107,10 @@ class _Entry:
                 self.executable = Donating(self.executable, compile_program(self.program, self.donated), self.donated)
         return self.executable
 
-    def quick_call(self, structure: Structure) -> Callable[[tuple[Any, ...]], Any] | None:
+    def quick_call(self, structure: Structure, kinds: Sequence[type]) -> Callable[[tuple[Any, ...]], Any] | None:
         """A function of the tuple of arguments that answers what the compiled function does, or `_MISS`, nothing done.
 
-        It wants what the last call had: this structure of arrays of the same shapes and dtypes, nothing rebound, no transform
+        It wants what the last call had: this structure, leaves of these types, shapes and dtypes, nothing rebound, no transform
         around. All that is known is written out, since on small arrays the way into the kernels is what a call costs.
         """
         if self.donated or max(depth(structure), depth(self.out_tree)) > _DEEPEST:
@@ -118,15 +118,19 @@ class _Entry:
         executable: Any = self.compiled()
         code = TreeCode("return miss")
         names = executable.source.arguments
-        code.take(structure, "args", names[len(self.captures) :])
+        captured, given = names[: len(self.captures)], names[len(self.captures) :]
+        code.take(structure, "args", [*given])
+        for name, kind in zip(given, kinds, strict=True):
+            if kind is not np.ndarray:  # a number; those of Python are weak, NumPy's are not
+                code.convert(name, kind, np.asarray)
         answer = lambda outs: code.build(self.out_tree, outs)  # noqa: E731
         changed = "changed() is not None" if self.contents else "guards.checks and guards.changed() is not None"
         head = [*code.lines, f"if trace() is not None or disabled() or {changed}: return miss"]
-        head += [f"{name} = k{i}" for i, name in enumerate(names[: len(self.captures)])]
-        scope = {f"k{i}": c for i, c in enumerate(self.captures)} | {
+        head += [f"{name} = k{i}" for i, name in enumerate(captured)]
+        code.scope |= {f"k{i}": c for i, c in enumerate(self.captures)} | {
             "trace": current_trace, "disabled": jit_disabled, "guards": self.guards, "changed": self.changed, "miss": _MISS,
         }  # fmt: skip
-        return executable.source.function(head, "args", "return miss", answer, code.scope | scope)
+        return executable.source.function(head, "args", "return miss", answer, code.scope)
 
 
 class Jitted:
@@ -179,7 +183,7 @@ class Jitted:
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        entry, leaves, structure = self._entry(args, kwargs)
+        entry, leaves, shape = self._entry(args, kwargs)
         operands = [*entry.captures, *leaves]
         if current_trace() is not None:
             outs = bind(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
@@ -189,8 +193,8 @@ class Jitted:
             again = entry.executable is not None
             run = entry.compiled()
             outs = run(*[x if type(x) is np.ndarray else np.asarray(x) for x in operands])
-            if again and structure is not None:
-                entry.quick = entry.quick or entry.quick_call(structure)
+            if again and shape is not None:
+                entry.quick = entry.quick or entry.quick_call(*shape)
                 self._quick = entry.quick
         for y, weak in zip(outs, entry.traced.out_weak, strict=True):
             if weak and type(y) is Tracer:
@@ -199,10 +203,11 @@ class Jitted:
 
     def _entry(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], called: bool = True
-    ) -> tuple[_Entry, list[Any], Structure | None]:
+    ) -> tuple[_Entry, list[Any], tuple[Structure, list[type]] | None]:
         """The trace for these arguments, made if there is none or what it read has changed; and the leaves.
 
-        Also the structure of the arguments, if they are positional and all their leaves arrays. Only calls count as hits.
+        Also the structure of the arguments and the types of their leaves, if they are positional, and arrays or numbers. Only
+        calls count as hits.
         """
         positional = not kwargs and not self._static_argnums
         args, kwargs = self._canonical_call(args, kwargs)
@@ -216,7 +221,8 @@ class Jitted:
         weak = tuple(w for _, w in pairs)
         key = (structure, avals, weak, tuple((k, _Static(v)) for k, v in (*statics.items(), *sorted(named.items()))))
         leaves = [x for x, _ in pairs]
-        quick = structure.children[0] if positional and all([type(x) is np.ndarray for x in flat]) else None
+        kinds = [type(x) for x in flat]
+        shape = (structure.children[0], kinds) if positional and LEAF_TYPES.issuperset(kinds) else None
         with self._lock:
             try:
                 entry = self._entries.get(key)
@@ -229,7 +235,7 @@ class Jitted:
             changed = entry.changed() if entry is not None else NEW_ARGUMENTS
             if entry is not None and changed is None:
                 self._hits += called
-                return entry, leaves, quick
+                return entry, leaves, shape
             self._misses += 1
             self._note_miss(key, changed or NEW_ARGUMENTS, args)
 
@@ -244,7 +250,7 @@ class Jitted:
                 self._entries.move_to_end(key)
                 if len(self._entries) > TRACES_KEPT:
                     self._entries.popitem(last=False)
-            return entry, leaves, quick
+            return entry, leaves, shape
 
     def _donated_leaves(self, structure: Structure, statics: dict[int, Any], leaves: Sequence[Any]) -> list[int]:
         """Which leaves belong to donated arguments (scalars have no memory to give)."""

@@ -68,8 +68,8 @@ class Source:
             timed: if given, is called with the number and the seconds, by `clock`, of each step, which then run one by one.
         """
         writer = _Writer(self, unfit, timed, clock)
-        writer.scope |= scope or {}
         body = writer.body(answer)
+        writer.scope |= scope or {}
         lines = [
             f"def run({', '.join(self.arguments) if parameters is None else parameters}):",
             *(f"    {x}" for x in head),
@@ -191,7 +191,7 @@ class _Writer:
         self.s, self.unfit, self.timed = source, unfit, timed
         self.scope: dict[str, Any] = {
             "resume": resume, "prepare": _preparer([v.aval for v in source.inputs]), "own": own, "empty": np.empty,
-            "pooled": buffers.empty, "scratch": buffers.scratch, "arenas": source._arenas, "new_arena": source.new_arena,
+            "arenas": source._arenas, "new_arena": source.new_arena,
             "full": np.full, "asarray": np.asarray, "ndarray": np.ndarray, "errstate": np.errstate, "keep": _keep,
             "clock": clock, "timed": timed,
         }  # fmt: skip
@@ -244,7 +244,7 @@ class _Writer:
     def _arena(self) -> None:
         size = self.s.memory.arena
         if size > _PRIVATE_ARENA:
-            self.lines.append(f"w = scratch({size})")
+            self.lines.append(f"w = {self._constant(buffers.allocator((size,), _BYTES))}()")
         elif size:
             self.lines += ["try:", "    w = arenas.pop()", "except IndexError:", "    w = new_arena()"]
 
@@ -280,7 +280,9 @@ class _Writer:
         if i in self.s.memory.donated:
             a = f"a{self.s.memory.donated[i]}"
             return [f"y{i} = ndarray({aval.shape}, {dtype}, {a})", f"{a}.flags.writeable = False"]
-        return [f"y{i} = {'pooled' if aval.nbytes >= buffers.POOLED else 'empty'}({aval.shape}, {dtype})"]
+        if aval.nbytes >= buffers.POOLED:
+            return [f"y{i} = {self._constant(buffers.allocator(aval.shape, aval.dtype))}()"]
+        return [f"y{i} = empty({aval.shape}, {dtype})"]
 
     def _constant(self, value: Any) -> str:
         name = f"c{self.count['constant']}"

@@ -84,6 +84,11 @@ class TreeCode:
         for child, target, names in inner:
             self.take(child, target, names)
 
+    def convert(self, name: str, kind: type, function: Any) -> None:
+        """Lines that make something else of a leaf of this very type."""
+        self.lines.append(f"if type({name}) is not {self._constant(kind)}: {self.miss}")
+        self.lines.append(f"{name} = {self._constant(function)}({name})")
+
     # -- together
 
     def build(self, structure: Structure, leaves: list[str]) -> str:

@@ -9,21 +9,27 @@ No locks: everything that changes is one operation on a list or dict, so a final
 
 from __future__ import annotations
 
+import functools
+import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["POOLED", "Block", "empty", "forget_buffers", "idle_bytes", "scratch", "set_idle_limit"]
+__all__ = ["POOLED", "Block", "allocator", "forget_buffers", "idle_bytes", "set_idle_limit"]
 
 POOLED = 1 << 18  # bytes; below it NumPy's own allocation is cheaper
 ALIGNMENT = 64
-_BYTES = np.dtype(np.uint8)
 
-_idle: dict[int, list[np.ndarray]] = {}  # size -> memory of that size; classes used last stand last
+_Memory = tuple[int, np.ndarray]  # where it begins, and what owns it
+
+_idle: dict[int, list[_Memory]] = {}  # by size; sizes used last stand last
+_total = 0  # bytes of all of them
 _limit: int | None = None
 
 
+@functools.cache
 def _default_limit() -> int:
     """An eighth of the machine's memory."""
     try:
@@ -36,17 +42,34 @@ def set_idle_limit(size: int | None) -> None:
     """How many bytes may lie idle; None: an eighth of the machine's memory."""
     global _limit
     _limit = size
-    _trim(0)
+    _trim()
 
 
 def idle_bytes() -> int:
     """Bytes that wait for the next large result."""
-    return sum([size * len(memory) for size, memory in list(_idle.items())])
+    return sum([size * len(waiting) for size, waiting in list(_idle.items())])
 
 
 def forget_buffers() -> None:
     """Give idle memory back to the system."""
+    global _total
     _idle.clear()
+    _total = 0
+
+
+def _trim() -> None:
+    """Drop what was not used for longest until the rest fits below the limit."""
+    global _total
+    limit = _default_limit() if _limit is None else _limit
+    _total = idle_bytes()
+    while _total > limit and _idle:
+        for size in list(_idle)[:1]:
+            waiting = _idle.get(size)
+            if waiting:
+                del waiting[:1]
+            if not waiting:
+                _idle.pop(size, None)
+        _total = idle_bytes()
 
 
 def _size_class(nbytes: int) -> int:
@@ -55,65 +78,59 @@ def _size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def _trim(more: int) -> None:
-    """Drop the classes that were not used for longest until `more` bytes fit below the limit."""
-    limit = _default_limit() if _limit is None else _limit
-    while idle_bytes() + more > limit and _idle:
-        for size in list(_idle)[:1]:
-            memory = _idle.get(size)
-            if memory:
-                del memory[:1]
-            if not memory:
-                _idle.pop(size, None)
+class Block:
+    """Base of the arrays from the pool: owner of the memory of one array and its views."""
+
+    __slots__ = ()
+    size: int
+    memory: _Memory
+
+    def __del__(self) -> None:
+        global _total
+        size = self.size
+        waiting = _idle.get(size)
+        if waiting is None:
+            waiting = _idle.setdefault(size, [])
+        waiting.append(self.memory)
+        _total += size
+        if _total > (_default_limit() if _limit is None else _limit):
+            _trim()
 
 
-def _give(size: int, memory: np.ndarray) -> None:
-    _trim(size)
-    limit = _default_limit() if _limit is None else _limit
-    if size <= limit:
-        waiting = _idle.pop(size, None) or []
-        waiting.append(memory)
-        _idle[size] = waiting
+@functools.cache
+def _block_class(size: int) -> Any:
+    """Blocks of one size: ctypes arrays, which NumPy takes as memory faster than anything else."""
+    import ctypes
+
+    return type("Block", (Block, ctypes.c_char * size), {"__slots__": ("memory",), "size": size})
 
 
-def _take(size: int) -> np.ndarray:
-    waiting = _idle.get(size)
+def _take(size: int) -> _Memory:
+    global _total
+    waiting = _idle.pop(size, None)
     if waiting:
+        _idle[size] = waiting  # the size used last
         try:
-            return waiting.pop()
+            memory = waiting.pop()
         except IndexError:  # another thread was faster
             pass
-    return np.empty(size + ALIGNMENT, np.uint8)
+        else:
+            _total -= size
+            return memory
+    owner = np.empty(size + ALIGNMENT, np.uint8)
+    start = owner.ctypes.data
+    return start + -start % ALIGNMENT, owner
 
 
-class Block:
-    """Owner of the memory of one array and its views."""
+def allocator(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[], np.ndarray]:
+    """A function that makes uninitialised C-contiguous arrays of a native dtype, in memory that was used before."""
+    size = _size_class(math.prod(shape) * dtype.itemsize)
+    at, array = _block_class(size).from_address, np.ndarray
 
-    __slots__ = ("__array_interface__", "memory", "size")
+    def allocate() -> np.ndarray:
+        memory = _take(size)
+        block = at(memory[0])
+        block.memory = memory
+        return array(shape, dtype, block)
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, nbytes: int):
-        self.size = _size_class(nbytes)
-        self.memory = _take(self.size)
-        start = self.memory.ctypes.data
-        self.__array_interface__ = {
-            "shape": shape, "typestr": dtype.str, "data": (start + -start % ALIGNMENT, False), "version": 3,
-        }  # fmt: skip
-
-    def __del__(self, give: Any = _give) -> None:
-        give(self.size, self.memory)
-
-
-def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised C-contiguous array of a native dtype, large ones from memory that was used before."""
-    nbytes = dtype.itemsize
-    for n in shape:
-        nbytes *= n
-    if nbytes < POOLED:
-        return np.empty(shape, dtype)
-    x = np.asarray(Block(shape, dtype, nbytes))
-    return x if x.dtype is dtype else x.view(dtype)  # a dtype may have two names: long and long long
-
-
-def scratch(nbytes: int) -> np.ndarray:
-    """That many bytes, aligned, for the time of a call."""
-    return np.asarray(Block((nbytes,), _BYTES, nbytes))
+    return allocate

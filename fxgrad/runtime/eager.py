@@ -344,7 +344,7 @@ def own(x: Any, taken: set[int], aval: Aval) -> Any:
         return x.astype(aval.dtype, copy=False)[()]
     flags = x.flags
     if (
-        not (x.base is None or type(x.base) is Block)
+        not (x.base is None or isinstance(x.base, Block))
         or not (flags.c_contiguous and flags.writeable and flags.aligned)
         or x.dtype != aval.dtype
     ):
