@@ -315,7 +315,8 @@ def test_memory_is_measured_above_the_arguments(tmp_path: Path) -> None:
     """The script's own step replaced by one that needs a known amount."""
     program = "import numpy; step = lambda: numpy.ones(1 << 20).sum()"
     script = footprint.SCRIPT.format(threads=1, small=(1, 4, 8, 2), large=(1, 4, 8, 2), program=program)
-    assert 8 << 20 <= fresh(script, str(tmp_path)) < 10 << 20
+    # A page that was free in the heap may be taken, and the kernel counts pages in batches of up to 64 a thread.
+    assert (8 << 20) - (256 << 10) <= fresh(script, str(tmp_path)) < 10 << 20
 
 
 def test_a_process_that_fails_says_why(tmp_path: Path) -> None:

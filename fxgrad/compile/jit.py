@@ -273,7 +273,7 @@ class Jitted:
             code = getattr(inspect.unwrap(self._f), "__code__", None)
             raise errors.UnsupportedError(
                 f"'{name_of(self._f)}' draws from numpy.random while jit traces it",
-                where=(code, code.co_firstlineno) if code is not None else None,
+                where=(code, 0) if code is not None else None,
                 why="It runs once for many calls, so that all of them would get the same random numbers.",
                 fix="Draw outside and pass the numbers as an argument: f(x, rng.normal(size=n)).",
             )

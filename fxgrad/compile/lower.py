@@ -247,10 +247,10 @@ def _results(a: Analysis, steps: list[Step]) -> list[Result]:
         if not isinstance(root, Var):
             out.append(_literal(steps, root, o.aval))
             continue
-        whole = layout == contiguous(root.aval.shape, root.aval.dtype.itemsize) and root not in taken
-        if whole and made.get(root) == "host":
+        whole = _is_run(layout, o.aval) and o.aval.nbytes == root.aval.nbytes and root not in taken
+        if whole and made.get(root) == "host" and o.aval.shape == root.aval.shape:
             out.append(Result("host", o.aval, root))
-        elif whole and root in made:
+        elif whole and made.get(root, "host") != "host":
             out.append(Result("native", o.aval, root))
         elif o.aval.size == 0 or _is_run(layout, o.aval) or kernel_dtypes([o.aval]):
             out.append(Result("native", o.aval, _copied(steps, root, layout, o.aval)))
