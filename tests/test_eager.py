@@ -179,6 +179,14 @@ def test_structures_that_never_recur_are_not_compiled_and_not_kept() -> None:
     assert len(function._programs) <= function.PROGRAMS_KEPT
 
 
+def test_time_makes_hot_too(soon_hot: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "HOT", 10**9)
+    monkeypatch.setattr(eager, "HOT_SECONDS", 1e-9)
+    heat(fx.grad(loss), x3)
+    refuse_op_by_op(monkeypatch)
+    fx.grad(loss)(x3)
+
+
 def test_errors_in_user_code_leave_no_trace(soon_hot: None) -> None:
     broken = True
 
@@ -315,10 +323,10 @@ from fxgrad.runtime import eager
 x = np.linspace(0, 1, 7)
 gradients = [fx.grad(lambda x, i=i: fnp.sum(fnp.tanh(x) * x ** i)) for i in range(2, 8)]
 expected = [g(x) for g in gradients]
-for _ in range(8):
+for _ in range(eager.HOT):
     for g in gradients: g(x)
 child = os.fork()
-for _ in range(30):
+for _ in range(3 * eager.HOT):
     for g, e in zip(gradients, expected):
         assert np.array_equal(g(x), e)
 assert eager.wait_for_background()
@@ -331,10 +339,11 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_exit_while_the_background_compiles() -> None:
     script = """
 import numpy as np, fxgrad as fx, fxgrad.numpy as fnp
+from fxgrad.runtime import eager
 x = np.linspace(0, 1, 7)
 for i in range(2, 12):
     g = fx.grad(lambda x: fnp.sum(fnp.tanh(x) * fnp.exp(x) ** i))
-    for _ in range(9): g(x)
+    for _ in range(eager.HOT + 1): g(x)
 print("last line")
 """
     start = time.perf_counter()

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from fxgrad.compile import single
 from fxgrad.compile.cache import kernel_addresses
-from fxgrad.compile.layout import Layout, apply_view, contiguous, map_plan, reduce_plan
+from fxgrad.compile.layout import Layout, apply_view, contiguous, map_plan
 from fxgrad.compile.layout import Place as P
 from fxgrad.ir.types import Lit, aval_of
 from fxgrad.kernels import language
@@ -180,11 +181,9 @@ def test_work_can_be_split_by_ranges():
             assert_same_bits(got, -source)
     for axis in (0, 1):
         (want,) = evaluate(R.sum_, [x], {"axes": (axis,)})
-        found = reduce_plan(x.shape, (axis,), [P(x.strides, 0, 4)], [], P(want.strides, 0, 4), 16)
-        from fxgrad.kernels.spec import Reduce
-
-        kernel = Kernel(found.form, unit("f4", 1), [], [1], [Operand(F32, found.out)], Reduce(R.sum_, 0, F32))
-        for got in halves(kernel, found.plan, x, np.empty_like(want)):
+        kernel, plan = single._reduce(R.sum_, aval_of(x), (axis,), aval_of(want), x.strides)
+        assert kernel.form == ("cols", "row")[axis]
+        for got in halves(kernel, plan, x, np.empty_like(want)):
             assert_same_bits(got, want)
 
 

@@ -47,9 +47,7 @@ def full(value, shape=X.shape, dtype=F):
         (lambda x: E.lin_mul(F(0), x), ["broadcast"]),
         (lambda x: E.lin_div(F(-0.0), x), ["broadcast"]),
         (lambda x: E.div(x, F(1)), []),
-        (lambda x: E.div(x, F(-8)), ["mul"]),
-        (lambda x: E.div(x, full(0.25)), ["mul"]),
-        (lambda x: E.lin_div(x, F(2)), ["lin_mul"]),
+        (lambda x: E.lin_div(F(3), x), ["div"]),
         (lambda x: E.add(x, F(-0.0)), []),
         (lambda x: E.add(F(-0.0), x), []),
         (lambda x: E.sub(x, F(0)), []),
@@ -97,9 +95,7 @@ def test_simpler_of_two(rewrite, left):
         lambda x: E.lin_mul(x, F(1)),  # -0.0 becomes 0.0
         lambda x: E.lin_div(x, F(1)),
         lambda x: E.div(x, F(3)),
-        lambda x: E.div(x, F(2.0**127)),  # the inverse would be subnormal
-        lambda x: E.div(x, F(2.0**-127)),
-        lambda x: E.div(x, F(np.inf)),
+        lambda x: E.div(x, F(4)),  # the kernel multiplies; the structure must not depend on such values
         lambda x: E.convert(E.convert(x, dtype=np.dtype("f2")), dtype=np.dtype("f4")),
         lambda x: E.sub(F(0), x),
     ],

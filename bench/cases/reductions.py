@@ -37,7 +37,7 @@ def torch_column_sums(torch: Any, a: Any) -> Any:
 
 # name -> spelling, how often the array must be read
 WORK = {
-    "sum(a*a)": (Spelling(square_sum, numexpr="sum(a*a)"), 1),
+    "sum(a*a)": (Spelling(square_sum), 1),
     "mean": (Spelling(mean), 1),
     "var": (Spelling(var, torch=torch_var), 2),
     "column sums": (Spelling(column_sums, torch=torch_column_sums), 1),
@@ -58,5 +58,6 @@ def measure(run: Run) -> list[Group]:
             group, label, contenders(run.peers, spelling, [a]), 1e-3, [Target(name, FXGRAD, 1.05, (JAX, *TORCH))],
             limits={BANDWIDTH: moved / limits.read}, moved=moved,
         )  # fmt: skip
+    group.notes.append("numexpr is left out: its float32 sum of 1e7 numbers is one running sum, and off by 1 %.")
     group.notes.append("GB/s counts one pass over the array (var: two, for the mean and for the deviations from it).")
     return [group]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fxgrad.compile.cache import Recent
 from fxgrad.compile.simplify import simplify
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Var
@@ -30,13 +31,14 @@ def _inner(eqn: Eqn) -> Program | None:
         from fxgrad.trace.tracing import trace_expansion
 
         key = (eqn.prim, tuple(a.aval for a in eqn.inputs), tuple(sorted(eqn.params.items())))
-        if key not in _expansions:
-            _expansions[key] = trace_expansion(eqn.prim, [a.aval for a in eqn.inputs], eqn.params)
-        return _expansions[key]
+        found = _expansions.get(key)
+        if found is None:
+            found = _expansions[key] = trace_expansion(eqn.prim, [a.aval for a in eqn.inputs], eqn.params)
+        return found
     return None
 
 
-_expansions: dict[Any, Program] = {}
+_expansions = Recent(4096)
 
 
 def flatten(program: Program) -> Program:

@@ -6,12 +6,11 @@ calls, in Python. A program without library calls is a single native call betwee
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.compile.cache import kernel_addresses
+from fxgrad.compile.cache import Recent, kernel_addresses
 from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.inline import flatten
@@ -20,6 +19,7 @@ from fxgrad.compile.layout import Layout, contiguous
 from fxgrad.compile.plan import Memory, plan_memory
 from fxgrad.compile.products import product_launches
 from fxgrad.compile.source import Source
+from fxgrad.compile.store import lock
 from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Aval, Lit, Var
@@ -160,8 +160,7 @@ class Executable:
         return "\n".join(map(repr, self.steps))
 
 
-_executables: dict[Any, Executable] = {}
-_lock = threading.RLock()
+_executables = Recent(1024)
 
 
 def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executable:
@@ -170,7 +169,7 @@ def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executab
     found = program.memo.get(kind)
     if found is None:
         key = (program.without_consts().key, kind)
-        with _lock:
+        with lock:
             found = _executables.get(key)
             if found is None:
                 found = _executables[key] = _compile(program, config.fusion, donated)
@@ -216,8 +215,9 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
         return [_identity(task, v) for v in task.stored]
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
-        way = "a product cannot walk this operand's axes" if task.kind == "dot" else "the reduced axes are not walked as one"
-        steps.append(_kernel_step(launch, launch.kernel.title, task.why if launch.writes == task.stored else [way]))
+        way = "a product cannot walk this operand's axes" if task.kind == "dot" else launch.why
+        why = [way] if way and launch.writes != task.stored else task.why
+        steps.append(_kernel_step(launch, launch.kernel.title, why))
     return steps
 
 

@@ -28,6 +28,7 @@ SHORT_NAMES = {
 LONG_NAMES = {short: np.dtype(name) for name, short in SHORT_NAMES.items()}
 
 
+@lru_cache(maxsize=256)
 def short_name(dtype: np.dtype) -> str:
     """`f32` for float32, and so on; what the text form of the IR and the error messages call a dtype."""
     return SHORT_NAMES.get(dtype.name, dtype.name)

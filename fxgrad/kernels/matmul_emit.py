@@ -177,18 +177,18 @@ class _Product(Frame):
         line, line_step = b.select(lying, a_row, i64(LINE)), b.select(lying, i64(LINE), i64(full * LINE))
         first = b.icmp_signed("==", self.k, i64(0))
         panel = b.select(self.packs_a, b.mul(self.length, a_k), b.mul(i64(full), a_row))
-        loop = Loop(b, *rows, full, [place, target])
+        loop = Loop(b, *rows, None, [place, target])
         place, target = loop.carried
         count = b.sub(rows[1], loop.i)
         high = b.icmp_signed(">=", count, i64(full))
-        loop.step = height = b.select(high, i64(full), i64(self.block.few))
+        height = b.select(high, i64(full), i64(self.block.few))
         following = at(b, place, b.select(high, panel, b.mul(height, a_row)))
         sizes = [self.z.row, count, self.length, self.width, first]
         with b.if_else(high) as ways:
             for way, tile in zip(ways, self.tiles, strict=True):
                 with way:
                     b.call(tile, [place, a_row, a_k, *self.right, target, *sizes, following, line, line_step])
-        loop.end([following, at(b, target, b.mul(height, self.z.row))])
+        loop.end([following, at(b, target, b.mul(height, self.z.row))], b.add(loop.i, height))
 
 
 def aligned(b: ir.IRBuilder, pointer: ir.Value) -> ir.Value:

@@ -456,7 +456,9 @@ def _fetch_kernels(program: Program) -> None:
 
 # ---- hot programs ----------------------------------------------------------------------------------------------------------
 
-HOT = 8  # runs op by op after which compiling a program should pay
+HOT = 32  # runs op by op after which compiling a program should pay
+HOT_SECONDS = 0.5  # or the time they took: about what compiling costs
+_NEVER = float("inf"), float("inf")
 
 
 def runner(program: Program) -> Runner:
@@ -474,13 +476,14 @@ class Runner:
     settings under which it was compiled.
     """
 
-    __slots__ = ("_compiled", "_due", "_runs", "_scalars", "program")
+    __slots__ = ("_compiled", "_due", "_due_seconds", "_runs", "_scalars", "_seconds", "program")
 
     def __init__(self, program: Program):
         self.program = program
         self._compiled: dict[tuple, Callable[..., list]] = {}
-        self._runs = 0
-        self._due: float = HOT if len(program.eqns) > 1 else float("inf")  # the run at which it is handed to the background
+        self._runs, self._seconds = 0, 0.0  # op by op
+        self._due: float
+        self._due, self._due_seconds = (HOT, HOT_SECONDS) if len(program.eqns) > 1 else _NEVER
         self._scalars = any([v.aval.shape == () for v in program.inputs])  # which may come as NumPy scalars
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
@@ -492,12 +495,18 @@ class Runner:
         return compiled(*arrays)
 
     def _op_by_op(self, arrays: Sequence[Any]) -> list[Any]:
+        plan = EagerPlan.of(self.program)
+        start = time.perf_counter()
+        results = plan.run(arrays)
+        self._seconds += time.perf_counter() - start
         self._runs += 1
-        if self._runs >= self._due and config.background_compile and not jit_disabled():
-            self._due = 2 * self._runs  # handed over again should this attempt be refused, dropped by a fork, or outdated
+        hot = self._runs >= self._due or self._seconds >= self._due_seconds
+        if hot and self._runs > 1 and config.background_compile and not jit_disabled():
+            # handed over again later should this attempt be refused, dropped by a fork, or outdated
+            self._due, self._due_seconds = 2 * self._runs, 2 * self._seconds
             settings = config.fusion, config.matmul
             background.submit((self, settings), self.program.name, partial(self._compile, settings))
-        return EagerPlan.of(self.program).run(arrays)
+        return results
 
     def _compile(self, settings: tuple) -> None:
         """In the background: from now on these settings have compiled code."""
@@ -509,7 +518,7 @@ class Runner:
         try:
             compiled = compile_program(self.program)
         except Exception:
-            self._due = float("inf")
+            self._due, self._due_seconds = _NEVER
             raise
         if settings == (config.fusion, config.matmul):
             self._compiled[settings] = compiled

@@ -1,7 +1,7 @@
 """The executor: one native routine that runs a table of steps, and the team of threads that helps it.
 
-This file is compiled by numba, as a whole, when the first kernel is needed (`launch.py` loads it); it works on addresses and
-64-bit words. `table.py` writes the tables and says what their fields mean, `team.py` starts the threads.
+numba compiles this file once for a machine (`launch.py` asks for it, `compile/native.py` keeps the code); it works on addresses
+and 64-bit words. `table.py` writes the tables and says what their fields mean, `team.py` starts the threads.
 
 **A run.** `run` compares the arguments with what the program expects, then follows the steps. It keeps the GIL when there is
 little to do. It answers 0; or UNFIT, nothing done; or START, nothing done, the team's threads are wanted first; or a
@@ -103,6 +103,7 @@ from fxgrad.runtime.table import (
     WORK,
 )  # fmt: skip
 
+EXPORTS = ("work", "call", "launch_checked", "control_team", "fill_kernel", "copy_kernel")
 N, I = types.intp, types.int32
 
 save_thread = external("PyEval_SaveThread", (), N)
@@ -249,7 +250,7 @@ def sleep(team, finished):
     unlock(team + 8 * MUTEX)
 
 
-@njit(types.void(N), cache=True, nogil=True, error_model="numpy")
+@njit(types.void(N), nogil=True, error_model="numpy")
 def work(team):
     """What a thread of the team does until it is told to stop."""
     settings = field(team, TEAM_SETTINGS)
@@ -436,7 +437,7 @@ def run(program, items, token):
     return result
 
 
-@cfunc(N(N, N, N), cache=True)
+@cfunc(N(N, N, N))
 def call(self, items, count):
     """`run` as a builtin method of the program, called with the operands, and the token if it goes on: None when all is done."""
     program = word(self + DATA)
@@ -451,7 +452,7 @@ def call(self, items, count):
     return field(settings, NONE)
 
 
-@njit(N(N, N, N, N, N), cache=True, error_model="numpy")
+@njit(N(N, N, N, N, N), error_model="numpy")
 def launch_checked(settings, kernel, plan, operands, expected):
     """Run a kernel on a tuple of arrays, as a program of one step.
 
@@ -491,7 +492,7 @@ def launch_checked(settings, kernel, plan, operands, expected):
     return token
 
 
-@njit(types.void(N, N), cache=True, nogil=True, error_model="numpy")
+@njit(types.void(N, N), nogil=True, error_model="numpy")
 def control_team(team, stop):
     """Prepare a new team, or tell its workers to stop."""
     if stop == 0:
@@ -508,7 +509,7 @@ def control_team(team, stop):
 # ---- two kernels that every program may use ----------------------------------------------------------------------------------
 
 
-@cfunc(types.void(N, N, N, N), cache=True)
+@cfunc(types.void(N, N, N, N))
 def fill_kernel(pointers, plan, lo, hi):
     """Words lo to hi of memory become the plan's third; the last, if the plan's fourth is not 0, only so many bytes of it."""
     start, pattern, rest = word(pointers), field(plan, 2), field(plan, 3)
@@ -519,7 +520,7 @@ def fill_kernel(pointers, plan, lo, hi):
         copy_bytes(start + 8 * whole, plan + 16, rest)
 
 
-@cfunc(types.void(N, N, N, N), cache=True)
+@cfunc(types.void(N, N, N, N))
 def copy_kernel(pointers, plan, lo, hi):
     """Bytes lo to hi from the first operand to the second, which lie apart."""
     copy_bytes(field(pointers, 1) + lo, word(pointers) + lo, hi - lo)

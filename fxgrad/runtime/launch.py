@@ -8,21 +8,18 @@
 All arguments of the launches are addresses. "As expected" means: an ndarray itself, of the dtype object and shape expected,
 aligned and C-contiguous. The caller keeps the tuple and the plan alive during the call. The machine code reads array and tuple
 objects without NumPy's help: their layout (data 16 bytes from an array's start, flags at 64) is public ABI; a self-test confirms
-it. Importing this module needs numba.
+it. numba compiles it once for a machine.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from fxgrad.compile.cache import load_module
+from fxgrad.compile.native import builtin, load_native
 from fxgrad.ir.types import Aval
 from fxgrad.runtime import team
 from fxgrad.runtime.table import FIRST_STATUS, START, UNFIT, expected_words
@@ -43,7 +40,6 @@ _HEAD = object.__basicsize__
 _DATA, _NDIM, _SHAPE, _DESCR, _FLAGS = _HEAD, _HEAD + 8, _HEAD + 16, _HEAD + 40, _HEAD + 48
 _TYPE, _SIZE, _ITEMS = _HEAD - 8, _HEAD, tuple.__basicsize__
 _WANTED = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
-_FASTCALL = 0x0080
 
 
 def _layout_as_known() -> bool:
@@ -70,25 +66,18 @@ def _layout_as_known() -> bool:
     )
 
 
-def _load() -> ModuleType:
-    """The executor's machine code, compiled once for a machine."""
-    if not _layout_as_known():
-        raise ImportError("fxgrad's executor reads NumPy arrays as 64-bit CPython lays them out; this interpreter does not")
-    here = Path(__file__).parent
-    source = (here / "executor.py").read_text()
-    parts = [source, *((here / f"{name}.py").read_text() for name in ("intrinsics", "table"))]
-    return load_module("executor_" + hashlib.sha256("".join(parts).encode()).hexdigest()[:16], source)
+def _executor() -> dict[str, Any]:
+    """The executor's functions as numba compiles them."""
+    from fxgrad.runtime import executor
+
+    return {name: getattr(executor, name) for name in executor.EXPORTS}
 
 
-def _entry(dispatcher: Any) -> Any:
-    """The C function under numba's dispatcher, which would look at the types of the arguments on every call."""
-    (compiled,) = dispatcher.overloads.values()
-    return compiled.entry_point
-
-
-native = _load()
-fill_kernel, copy_kernel = native.fill_kernel.address, native.copy_kernel.address
-_launch = _entry(native.launch_checked)
+if not _layout_as_known():
+    raise ImportError("fxgrad's executor reads NumPy arrays as 64-bit CPython lays them out; this interpreter does not")
+native = load_native("executor", _executor)
+fill_kernel, copy_kernel = native["fill_kernel"], native["copy_kernel"]
+_launch = native["launch_checked"]
 team.get_num_threads()
 _settings = team.settings.ctypes.data
 
@@ -96,18 +85,9 @@ _settings = team.settings.ctypes.data
 # ---- programs --------------------------------------------------------------------------------------------------------------
 
 
-class _MethodDef(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("call", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
-
-
-_method = _MethodDef(b"run", native.call.address, _FASTCALL, None)
-_new_builtin = ctypes.pythonapi.PyCFunction_NewEx
-_new_builtin.restype, _new_builtin.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-
-
 def bind(words: np.ndarray) -> Callable[..., int | None]:
     """A program as a builtin function of its arrays: arguments, results, work space. None: done; else a status for `resume`."""
-    return _new_builtin(ctypes.addressof(_method), words, None)
+    return builtin("run", native["call"], words)
 
 
 class KernelStatus(RuntimeError):

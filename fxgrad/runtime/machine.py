@@ -116,16 +116,16 @@ def machine_limits(threads: int = 1, *, again: bool = False) -> Limits:
             why="It measures how fast that many threads are together.",
             fix="Write machine_limits(1) for one thread.",
         )
-    from fxgrad.compile.cache import cache_directory, write_atomically
+    from fxgrad.compile import store
 
-    path = cache_directory() / f"limits-{threads}.json"
+    name = f"limits-{threads}"
+    key = store.cache_directory() / name
     with _lock:
-        found = None if again else _kept.get(path) or _stored(path)
+        found = None if again else _kept.get(key) or _stored(store.read(name))
         if found is None:
             found = _measure(threads)
-            with contextlib.suppress(OSError):
-                write_atomically(path, json.dumps(found.as_dict(), indent=1))
-        _kept[path] = found
+            store.write(name, json.dumps(found.as_dict()).encode())
+        _kept[key] = found
         return found
 
 
@@ -143,15 +143,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
-def _stored(path: Path) -> Limits | None:
-    """The figures in a file, None if there are none that can be used."""
+def _stored(text: bytes | None) -> Limits | None:
+    """The figures in a file of the cache, None if there are none that can be used."""
+    if text is None:
+        return None
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(text)
         data["streams"] = tuple(Stream(**s) for s in data["streams"])
         found = Limits(**data)
         rates = [found.peak_float32, found.peak_float64, *(getattr(s, form) for s in found.streams for form in _FORMS)]
         return found if found.streams and min(rates) > 0 else None
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None
 
 

@@ -142,7 +142,7 @@ def start() -> None:
     with _lock:
         if settings[TEAM] or settings[THREADS] < 2:
             return
-        team = _Team(int(settings[THREADS]) - 1, native.control_team, native.work)
+        team = _Team(int(settings[THREADS]) - 1, native["control_team"], native["work"])
         if team.threads:
             _teams.append(team)
             settings[TEAM] = team.address
