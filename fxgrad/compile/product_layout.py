@@ -91,7 +91,14 @@ class ProductLayout:
         rows = _joined(x.sizes(x.free), x.strides(x.free), (0,) * nx, c[nb : nb + nx])
         columns = _joined(y.sizes(y.free), (0,) * len(y.free), y.strides(y.free), c[nb + nx :])
         along = _joined(x.sizes(x.contract), x.strides(x.contract), y.strides(y.contract), (0,) * len(x.contract))
-        return [*batch, *rows[:-1], *columns[:-1]], [(g or [_ONE])[-1] for g in (rows, columns, along)]
+        (row, rows), (column, columns) = (self._chosen(g) for g in (rows, columns))
+        return [*batch, *rows, *columns], [row, column, *(along or [_ONE])]
+
+    def _chosen(self, levels: list[_Level]) -> tuple[_Level, list[_Level]]:
+        """Of the loops over free axes the one that stays so, which the result has without gaps if it can be; the others."""
+        dense = [i for i, (_, moves) in enumerate(levels) if moves[2] == self.itemsize]
+        i = dense[0] if dense else len(levels) - 1
+        return (levels[i], levels[:i] + levels[i + 1 :]) if levels else (_ONE, [])
 
     def product(self) -> Product:
         """The product with the copies made."""

@@ -27,10 +27,10 @@ from fxgrad.kernels.matmul import (
 __all__ = ["SUPPORTED", "Matrix", "Product", "Run", "plan_product"]
 
 SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
-_ROWS, _COLUMNS = 48, 64  # in a unit of work: multiples of every register block
+_ROWS, _COLUMNS = 24, 32  # in a unit of work: multiples of every register block
 _COMPUTED, _STREAMED = 1 << 19, 1 << 14  # multiply-adds that are worth a thread, of operands in registers or from memory
 _WHOLE = 1 << 21  # those of a batch that is one unit of work
-_THIN = 64  # rows from which on packing b pays
+_THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on it pays apart, and there is enough to share in rows
 _IN_PLACE_BYTES = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
 
 
@@ -174,7 +174,7 @@ def _matmul(p: Product, swapped: bool) -> list[Run]:
 
 def _units(p: Product) -> dict[str, int]:
     """Units of work: rows or columns; small batches whole."""
-    by_columns = p.n > p.m and p.m <= 2 * _ROWS
+    by_columns = p.n > p.m and p.m <= _SHORT
     length, unit = (p.n, _COLUMNS) if by_columns else (p.m, _ROWS)
     if p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE:
         by_columns, length, unit = False, p.m, p.m
@@ -195,7 +195,7 @@ def _packing(p: Product) -> int:
     if p.b.column == size and (p.m <= _THIN or block * p.n * size <= _IN_PLACE_BYTES):
         return IN_PLACE
     several = p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE
-    return ALONG if several or p.m <= 2 * _ROWS else APART
+    return ALONG if several or p.m <= _SHORT else APART
 
 
 def _apart(p: Product) -> tuple[Run, dict[str, int]]:
@@ -205,7 +205,7 @@ def _apart(p: Product) -> tuple[Run, dict[str, int]]:
     one = padded * p.k * size
     strides = {"panels_block": padded * block_length(p.dtype) * size, "panels_inner": one * (inner > 1)}
     strides["panels_outer"] = one * inner * (outer > 1)
-    unit = min(max(padded // 8 // _COLUMNS, 1), 4) * _COLUMNS
+    unit = min(max(padded // 8 // _COLUMNS, 1), 8) * _COLUMNS
     count = -(-p.n // unit)
     units = {
         "extent": outer * inner * count,

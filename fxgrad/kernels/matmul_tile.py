@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 LINE = 64  # bytes of a line of the cache
-_AHEAD = 2048  # bytes by which the panel being streamed is asked for in advance
+_AHEAD = 16  # k by which what is being streamed is asked for in advance
 _TOGETHER = 16  # k packed at a time
 _TURNED = 32  # bytes of vectors that are transposed: half the code of 64 bytes, and as fast
 
@@ -141,10 +141,12 @@ class Tile:
         """The chains over one block of k."""
         b, n = self.b, len(a)
         zero = ir.Constant(self.lanes.vector_type(self.dtype), None)
+        a_ahead, y_ahead = (b.mul(stride, i64(_AHEAD)) for stride in (a_k, y_k))
         loop = Loop(b, i64(0), length, 1, [*a, y] + [zero] * (self.rows * self.vectors))
         places, y, sums = loop.carried[:n], loop.carried[n], loop.carried[n + 1 :]
+        prefetch(b, at(b, places[0], a_ahead))
         for j in range(self.vectors):
-            prefetch(b, self.place(at(b, y, _AHEAD), j))
+            prefetch(b, self.place(at(b, y, y_ahead), j))
         sums = self.step(sums, places, a_row, y)
         loop.end([*(opaque(b, at(b, p, a_k)) for p in places), at(b, y, y_k), *sums])
         return loop.carried[n + 1 :]
