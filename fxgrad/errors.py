@@ -6,6 +6,8 @@ import os
 import sys
 from types import CodeType, FrameType
 
+import numpy as np
+
 __all__ = [
     "ConcretizationError",
     "FxError",
@@ -22,7 +24,7 @@ __all__ = [
 ]
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_NUMPY = os.path.dirname(os.path.abspath(sys.modules["numpy"].__file__ or "")) + os.sep if "numpy" in sys.modules else "\0"
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _SCIPY = os.path.join(os.path.dirname(os.path.dirname(_NUMPY)), "scipy") + os.sep
 _internal: dict[CodeType, bool] = {}
 
