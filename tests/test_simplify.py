@@ -78,6 +78,9 @@ def test_simpler(rewrite, left):
         (lambda x, y: E.add(E.neg(x), y), ["sub"]),
         (lambda x, y: E.sub(x, E.neg(y)), ["add"]),
         (lambda x, y: E.sub(E.add(x, y), E.add(x, y)), ["add", "sub"]),
+        (lambda x, y: E.lin_mul(E.lin_div(E.neg(x), y), y), ["lin_div", "neg", "lin_mul"]),
+        (lambda x, y: E.lin_div(E.lin_mul(E.neg(x), y), x), ["lin_mul", "neg", "lin_div"]),
+        (lambda x, y: E.sub(E.lin_mul(E.lin_div(E.neg(x), y), x), E.lin_div(x, y)), ["lin_div", "neg", "lin_mul", "sub"]),
     ],
 )
 def test_simpler_of_two(rewrite, left):

@@ -108,6 +108,14 @@ class _Walk:
         for v in eqn.outputs:
             self.maker[v] = eqn
 
+    def add(self, name: str, inputs: list[Atom], like: Atom) -> Var:
+        """Another equation, or the one there is, with a result like `like`."""
+        out = Var(like.aval)
+        self._keep(Eqn(REGISTRY[name], inputs, {}, [out], None), inputs)
+        found = self.env.get(out, out)
+        assert isinstance(found, Var)
+        return found
+
     def constant(self, a: Atom) -> Any:
         """The value every element of `a` is known to have, or None."""
         while type(a) is Var:
@@ -136,8 +144,20 @@ def _mul(w: _Walk, x: Atom, y: Atom) -> Found:
     return x if w.is_(y, 1) else y if w.is_(x, 1) else None
 
 
+def _sign_after(w: _Walk, name: str, t: Atom, r: Atom) -> Found:
+    """What is linear in t takes both zeros of t for one, so t = (-u)/s may be -(u/s): then u/s, often needed too, is shared."""
+    made = w.maker.get(t) if type(t) is Var else None
+    if made is None or made.prim.name not in ("lin_mul", "lin_div"):
+        return None
+    u = w.operand("neg", made.inputs[0])
+    if u is None or u.aval is not t.aval:
+        return None
+    inner = w.add(made.prim.name, [u, made.inputs[1]], t)
+    return name, [w.add("neg", [inner], t), r], {}
+
+
 def _lin_mul(w: _Walk, t: Atom, r: Atom) -> Found:
-    return r if w.is_(t, 1) else _zero_like(t) if w.constant(t) == 0 else None
+    return r if w.is_(t, 1) else _zero_like(t) if w.constant(t) == 0 else _sign_after(w, "lin_mul", t, r)
 
 
 def _zero_like(a: Atom) -> Lit:
@@ -150,9 +170,9 @@ def _div(w: _Walk, x: Atom, y: Atom) -> Found:
 
 def _lin_div(w: _Walk, t: Atom, r: Atom) -> Found:
     c = w.constant(t)
-    if c is None or c == 0:
-        return None if c is None else _zero_like(t)
-    return "div", [t, r], {}
+    if c is None:
+        return _sign_after(w, "lin_div", t, r)
+    return _zero_like(t) if c == 0 else ("div", [t, r], {})
 
 
 def _add(w: _Walk, x: Atom, y: Atom) -> Found:
