@@ -287,3 +287,34 @@ def test_pieces_are_written_into_their_place():
     assert fused.steps[1].why == ["one piece after the other"]
     halves = same_bits_either_way(fx.grad(lambda x: fnp.sum(x[:3] * x[3:])), x)
     assert [s.title for s in halves.steps] == ["add", "add"]
+
+
+# ---- columns -------------------------------------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "softmax": lambda x, w: fx.nn.softmax(x, axis=0),
+    "softmax gradient": fx.grad(weighted(lambda x: fx.nn.softmax(x, axis=0))),
+    "standardize": lambda x, w: fx.nn.standardize(x, axis=0) * w[0] + w[1],
+    "standardize gradient": fx.grad(lambda x, w: fnp.sum(fx.nn.standardize(x, axis=0) * w)),
+    "sums": lambda x, w: (fnp.sum(x * w, axis=0), fnp.max(w, axis=0), fnp.mean(x, axis=0), fnp.any(x > w, axis=0)),
+    "both ways": lambda x, w: (fnp.sum(x, axis=0), fnp.sum(x, axis=1), x / fnp.sum(x, axis=0), x - fnp.max(x, 1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns(name, dtype):
+    for shape in ((2, 16), (40, 16), (33, 100), (300, 17), (9000, 18), (3, 5000)):
+        same_bits_either_way(COLUMNS[name], sample(*shape, dtype=dtype), sample(*shape, dtype=dtype, seed=1))
+
+
+def test_columns_in_one_kernel():
+    x, w = sample(50, 40), sample(50, 40, seed=1)
+    for name in ("softmax", "softmax gradient", "standardize", "standardize gradient", "sums"):
+        (step,) = same_bits_either_way(COLUMNS[name], x, w).steps
+        assert step.launch.kernel.form == "cols"
+    x = sample(4, 30, 20)
+    (step,) = same_bits_either_way(lambda x: fx.nn.softmax(x, axis=1), x).steps
+    assert step.launch.kernel.form == "cols"
+    (step,) = same_bits_either_way(lambda x: fx.nn.softmax(x.T), sample(64, 500)).steps
+    same_bits_either_way(lambda x: fx.nn.softmax(x, axis=0), sample(100_000, 16))

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis, Task
-from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous, map_plan, reduce_plan, row_plan, split_plans
+from fxgrad.compile.layout import Layout, MapPlan, Place, across, cols_plan, contiguous, map_plan, row_plan, split_plans
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.pieces import Box, Chosen, boxes, within
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.matmul import ProductKernel
-from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce, reduction_block, weight
+from fxgrad.kernels.spec import Kernel, Op, Operand, reduction_block, weight
 
 __all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
 
@@ -51,11 +51,11 @@ class Values:
     """
 
     def __init__(
-        self, a: Analysis, eqns: Sequence[Eqn], more: Sequence[Atom], ndim: int, known: Sequence[Var] = (),
+        self, a: Analysis, eqns: Sequence[Eqn], more: Sequence[Atom], ndim: int,
         box: Box | None = None, chosen: Chosen | None = None,
     ):  # fmt: skip
         self.a, self.ndim, self.box, self.chosen = a, ndim, box, chosen or {}
-        self.made = {v for e in eqns for v in e.outputs} | set(known)
+        self.made = {v for e in eqns for v in e.outputs}
         self.accesses: dict[tuple[Var, Layout], int] = {}
         used = (x for e in eqns if e.outputs[0] not in self.chosen for x in e.inputs)
         for x in (*used, *more):
@@ -79,11 +79,11 @@ class Values:
             return root, Layout((), (0,) * self.ndim, layout.offset)
         return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim)
 
-    def ref(self, x: Atom, first: int = 0) -> int | Lit:
-        """A value by number; operands are counted from `first`."""
+    def ref(self, x: Atom) -> int | Lit:
+        """A value by number."""
         key = self._access(x)
         if key is not None:
-            return first + self.accesses[key]
+            return self.accesses[key]
         if type(x) is Var and x in self.chosen:
             x = self.chosen[x][0]
         if type(x) is Var and x in self.made:
@@ -92,10 +92,10 @@ class Values:
         assert isinstance(root, Lit)
         return root
 
-    def ops(self, eqns: Sequence[Eqn], start: int, first: int = 0) -> list[Op]:
+    def ops(self, eqns: Sequence[Eqn], start: int) -> list[Op]:
         out = []
         for e in eqns:
-            args = tuple(self.ref(x, first) for x in e.inputs)
+            args = tuple(map(self.ref, e.inputs))
             out.append(Op(e.prim, tuple(sorted(e.params.items())), args, e.outputs[0].aval.dtype))
             self.number[e.outputs[0]] = start + len(out) - 1
         return out
@@ -140,9 +140,6 @@ def launches(a: Analysis, task: Task) -> list[Launch]:
         return [_map(a, task, list(task.stored), task.shape, None)]
     if task.rows is not None:
         return row_launches(task.rows)
-    found = _columns(a, task)
-    if found is not None:
-        return [found]
     assert task.reduce is not None
     space = RowSpace(task.shape, task.reduce.params["axes"])
     if all(_walks(a, e, space) for e in task.all_eqns):
@@ -156,36 +153,44 @@ def _walks(a: Analysis, e: Eqn, space: RowSpace) -> bool:
 
 
 def row_launches(rows: Rows) -> list[Launch]:
-    """A row kernel's launch; two, if there are few rows and they are long: blocks of rows, then rows from these."""
+    """The launch of a row kernel, or of a column kernel if that reads memory better.
+
+    There are two if there are few rows and they are long: blocks of rows, then rows from these.
+    """
     space, places = rows.space, rows.places()
-    work = weight([op.prim for s in rows.stages for op in s.ops])
-    modes, plan = row_plan(space.rows, space.n, places, work)
     roots = [root for root, _, _ in rows.inputs]
     n = len(roots)
-    operands = _operands([v.aval for v in (*roots, *rows.full)], modes)
-    outputs = operands[n:] + [Operand(v.aval.dtype, "splat") for v in rows.ends]
-    kernel = Kernel("row", operands[:n], (), [rows.number[v] for v in rows.ends], outputs, stages=rows.stages)
+    work = weight([op.prim for s in rows.stages for op in s.ops])
+    columns = across(space.rows, space.n, places, rows.lanes)
+    if columns:
+        rows = rows.without_keeping()
+        places += rows.end_places()
+    modes, plan = (cols_plan if columns else row_plan)(space.rows, space.n, places, work)
+    modes += ("splat",) * (n + len(rows.full) + len(rows.ends) - len(modes))
+    operands = _operands([v.aval for v in (*roots, *rows.full, *rows.ends)], modes)
+    results = [rows.number[v] for v in rows.ends]
+    kernel = Kernel("cols" if columns else "row", operands[:n], (), results, operands[n:], rows.stages)
     written = sum(v.aval.nbytes for v in (*rows.full, *rows.ends))
     read = sum(_touched(root, strides, (*space.rows, space.n)) for root, strides, _ in rows.inputs)
     flops = sum(_flops([e], e.inputs[0].aval.size if e.prim.kind == "reduce" else v.aval.size) for v, e in rows.maker.items())
+    whole = Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops)
+    if columns or not kernel.splits or space.count >= _MANY_ROWS or space.n < 2 * reduction_block(kernel.folds[0].dtype):
+        return [whole]
+    return _split(rows, whole, places, work)
+
+
+def _split(rows: Rows, whole: Launch, places: Sequence[Place], work: float) -> list[Launch]:
+    """Blocks of rows, and rows from their blocks' results, by the same kernel."""
+    space, kernel, roots = rows.space, whole.kernel, whole.reads
+    assert isinstance(kernel, Kernel)
     block = reduction_block(kernel.folds[0].dtype)
-    if not kernel.splits or space.n < 2 * block or space.count >= _MANY_ROWS:
-        return [Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops)]
     first, last = split_plans(space.rows, space.n, places, block, work)
     blocks = [Var(Aval((space.count, -(-space.n // block)), f.dtype)) for f in kernel.folds]
-    partial = sum(v.aval.nbytes for v in blocks)
+    full, ends, partial = (sum(v.aval.nbytes for v in vs) for vs in (rows.full, rows.ends, blocks))
+    why = "few rows and long: a team shares their blocks"
     return [
-        Launch(
-            kernel,
-            first,
-            roots,
-            [*rows.full, *blocks],
-            read,
-            sum(v.aval.nbytes for v in rows.full) + partial,
-            flops,
-            why="few rows and long: a team shares their blocks",
-        ),
-        Launch(kernel, last, [*roots, *rows.full, *blocks], rows.ends, partial, sum(v.aval.nbytes for v in rows.ends), 0),
+        Launch(kernel, first, roots, [*rows.full, *blocks], whole.bytes_read, full + partial, whole.flops, why=why),
+        Launch(kernel, last, [*roots, *rows.full, *blocks], rows.ends, partial, ends, 0),
     ]
 
 
@@ -219,7 +224,7 @@ def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
     ndim, writes = len(task.shape), task.stored
     wholes = [contiguous(v.aval.shape, v.aval.dtype.itemsize) for v in writes]
     for box, chosen in boxes(a, task.pieces, task.shape):
-        values = Values(a, task.eqns, writes, ndim, (), box, chosen)
+        values = Values(a, task.eqns, writes, ndim, box, chosen)
         eqns = [e for e in task.eqns if e.outputs[0] not in chosen]
         shape, n = tuple(hi - lo for lo, hi in box), len(values.accesses)
         parts = [within(whole, box, (0,) * ndim) for whole in wholes]
@@ -255,61 +260,6 @@ def fill_launch(target: Var, value: Any) -> Launch:
     modes, plan = map_plan(aval.shape, [_target(aval)], 1)
     kernel = Kernel("map", [], [], [Lit(aval.dtype.type(value))], _operands([aval], modes))
     return Launch(kernel, plan, [], [target], 0, aval.nbytes, 0)
-
-
-def _lanes(task: Task, roots: Sequence[Var]) -> int:
-    sizes = [v.aval.dtype.itemsize for v in roots] + [
-        x.aval.dtype.itemsize for e in task.all_eqns for x in (*e.inputs, *e.outputs)
-    ]
-    return 16 if max(sizes) <= 4 else 8
-
-
-def _finish(a: Analysis, task: Task, values: Values, out: Var) -> tuple[Values, Any]:
-    """Numbering of the epilogue's operands, which follow the reduced value."""
-    assert task.reduce is not None
-    r = task.reduce.outputs[0]
-    return Values(a, task.epilogue, [], r.aval.ndim, [r]), r
-
-
-def _assemble(
-    a: Analysis, task: Task, values: Values, after: Values, r: Var, arg: Atom, found: ReducePlan, eqns: Sequence[Eqn]
-) -> Kernel:  # fmt: skip
-    assert task.reduce is not None
-    n = len(values.accesses)
-    ops = values.ops(eqns, n)
-    first = n + len(ops)
-    after.number[r] = first
-    k = len(after.accesses)
-    epilogue = after.ops(task.epilogue, first + 1 + k, first + 1)
-    out = task.stored[0]
-    reduce = Reduce(
-        task.reduce.prim,
-        values.ref(arg),
-        arg.aval.dtype,
-        tuple(_operands([v.aval for v in after.roots], found.after)),
-        tuple(epilogue),
-    )
-    inputs = _operands([v.aval for v in values.roots], found.modes)
-    return Kernel("cols", inputs, ops, [after.ref(out)], [Operand(out.aval.dtype, found.out)], reduce)
-
-
-def _columns(a: Analysis, task: Task) -> Launch | None:
-    """The fused reduction with vectors across the reduced axes; None when it does better along them, or cannot."""
-    eqn = task.reduce
-    assert eqn is not None
-    arg, out = eqn.inputs[0], task.stored[0]
-    values = Values(a, task.eqns, [arg], len(task.shape))
-    after, r = _finish(a, task, values, out)
-    axes: Ints = eqn.params["axes"]
-    lanes, work = _lanes(task, values.roots), weight([e.prim for e in task.eqns])
-    found = reduce_plan(task.shape, axes, values.places(), after.places(), _target(out.aval), lanes, work)
-    if found is None:
-        return None
-    kernel = _assemble(a, task, values, after, r, arg, found, task.eqns)
-    size = arg.aval.size
-    flops = _flops([*task.eqns, eqn], size) + _flops(task.epilogue, out.aval.size)
-    read = values.bytes_read() + after.bytes_read()
-    return Launch(kernel, found.plan, values.roots + after.roots, [out], read, out.aval.nbytes, flops)
 
 
 def _ordered_reduce(a: Analysis, task: Task) -> list[Launch]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Layout", "MapPlan", "Place", "ReducePlan", "RowPlan", "apply_view", "collapse", "contiguous", "map_plan", "reduce_plan",
+    "Layout", "MapPlan", "Place", "RowPlan", "across", "apply_view", "collapse", "cols_plan", "contiguous", "map_plan",
     "row_plan", "split_plans",
 ]  # fmt: skip
 
@@ -44,13 +44,6 @@ class Place(NamedTuple):
 
 class MapPlan(NamedTuple):
     modes: tuple[str, ...]
-    plan: np.ndarray
-
-
-class ReducePlan(NamedTuple):
-    modes: tuple[str, ...]
-    after: tuple[str, ...]
-    out: str
     plan: np.ndarray
 
 
@@ -207,25 +200,21 @@ def split_plans(rows: Ints, n: int, places: Sequence[Place], block: int, weight:
     return first, last
 
 
-def reduce_plan(
-    shape: Ints, axes: Ints, reads: Sequence[Place], after: Sequence[Place], out: Place, lanes: int, weight: float = 1.0
-) -> ReducePlan | None:
-    """Plan of a reduction over `axes` with the vectors along a kept axis; None where they do better along the rows."""
-    kept = [d for d in range(len(shape)) if d not in axes]
-    length, along = collapse(tuple(shape[d] for d in axes), [tuple(p.strides[d] for d in axes) for p in reads])
-    if len(length) > 1:
-        return None
-    n, steps = (length[0], [s[0] for s in along]) if length else (1, [0] * len(reads))
-    over = [tuple(p.strides[d] for d in kept) for p in reads] + [p.strides for p in (*after, out)]
-    sizes, strides = collapse(tuple(shape[d] for d in kept), over)
-    if not sizes or _rows_cost(n, sizes, steps, reads, lanes) <= _cols_cost(n, sizes, steps, strides, reads, lanes):
-        return None
-    places = [*reads, *after, out]
-    still = [0] * (len(after) + 1)
-    records = [(p.offset, s[-1], step, *s[:-1]) for p, step, s in zip(places, steps + still, strides, strict=True)]
-    modes = tuple(mode_of(s[-1], p.itemsize) for s, p in zip(strides, places, strict=True))
-    k = len(reads)
-    return ReducePlan(modes[:k], modes[k:-1], modes[-1], _pack(sizes[:-1], sizes[-1], n, records, True, weight))
+def cols_plan(rows: Ints, n: int, places: Sequence[Place], weight: float = 1.0) -> RowPlan:
+    """Plan of a column kernel, its vectors along the last of the `rows`; the places as those of `row_plan`."""
+    sizes, strides = collapse(rows, [p.strides[:-1] for p in places])
+    records = [(p.offset, s[-1], p.strides[-1], *s[:-1]) for p, s in zip(places, strides, strict=True)]
+    modes = tuple(mode_of(s[-1], p.itemsize) for p, s in zip(places, strides, strict=True))
+    return RowPlan(modes, _pack(sizes[:-1], sizes[-1], n, records, True, weight))
+
+
+def across(rows: Ints, n: int, places: Sequence[Place], lanes: int) -> bool:
+    """Whether reading these places is cheaper with the vectors across the rows than along them."""
+    sizes, strides = collapse(rows, [p.strides[:-1] for p in places])
+    if not sizes:
+        return False
+    steps = [p.strides[-1] for p in places]
+    return _cols_cost(n, sizes, steps, strides, places, lanes) < _rows_cost(n, sizes, steps, places, lanes)
 
 
 def _read_cost(stride: int, itemsize: int) -> float:

@@ -29,6 +29,7 @@ class RowSpace:
         self.rows = tuple(shape[d] for d in self.kept)
         self.n, self.count = math.prod(shape[d] for d in axes), math.prod(self.rows)
         long = [d for d in range(len(shape)) if shape[d] != 1]
+        self.across = bool(shape) and len(shape) - 1 not in axes  # the last axis is no reduced one
         self.trailing = [d for d in long if d in axes] == long[len(long) - sum(d in axes for d in long) :]
         self._places: dict[Any, Ints | None] = {}
 
@@ -63,23 +64,21 @@ class RowSpace:
         if (of, kind) not in (("full", "full"), ("row", "row"), ("row", "full")):
             return False
         strides = self.walk(layout, kind)
-        step, wanted = itemsize, []
-        for n in reversed((*self.rows, self.n) if of == "full" else self.rows):
-            wanted.append(step)
-            step *= n
-        sizes = (*self.rows, self.n)
-        target = wanted[::-1] if of == "full" else [*wanted[::-1], 0]
-        return strides is not None and all(n == 1 or s == t for n, s, t in zip(sizes, strides, target, strict=True))
+        target = self.walk(contiguous(self.shape if of == "full" else self.rows, itemsize), of)
+        if strides is None or target is None:
+            return False
+        return all(n == 1 or s == t for n, s, t in zip((*self.rows, self.n), strides, target, strict=True))
 
 
 class Rows:
     """A row kernel of equations in order: operands, stages, and where each stored value is.
 
+    Without `keep` every pass computes what it needs anew.
     `inputs` are (root, place) in the order of their numbers; `full` the stored values along rows, `ends` those of one a row.
     """
 
-    def __init__(self, a: Analysis, eqns: Sequence[Eqn], stored: Sequence[Var], space: RowSpace):
-        self.a, self.space = a, space
+    def __init__(self, a: Analysis, eqns: Sequence[Eqn], stored: Sequence[Var], space: RowSpace, keep: bool = True):
+        self.a, self.space, self.keep = a, space, keep
         self.maker = {e.outputs[0]: e for e in eqns}
         self.order = {e.outputs[0]: i for i, e in enumerate(eqns)}
         self.kinds = {v: space.kind(v.aval.shape) for v in self.maker}
@@ -134,7 +133,7 @@ class Rows:
         return lanes_of_reduction(self.maker[v].inputs[0].aval.dtype)
 
     def _keeps(self, v: Var) -> bool:
-        return sum(self.again[v].values()) >= _KEEP
+        return self.keep and sum(self.again[v].values()) >= _KEEP
 
     def _demand(self) -> tuple[list[set[Var]], list[set[Var]]]:
         """For every pass, what it computes and what it keeps; found from the last pass to the first."""
@@ -213,6 +212,23 @@ class Rows:
             assert strides is not None
             out.append(Place(strides, 0, v.aval.dtype.itemsize))
         return out
+
+    def end_places(self) -> list[Place]:
+        """How the outputs of one value a row lie."""
+        sizes = [v.aval.dtype.itemsize for v in self.ends]
+        return [Place((*contiguous(self.space.rows, size).strides, 0), 0, size) for size in sizes]
+
+    def without_keeping(self) -> Rows:
+        """The same, every pass computing what it needs anew."""
+        if not any(s.keeps for s in self.stages):
+            return self
+        return Rows(self.a, list(self.maker.values()), [*self.full, *self.ends], self.space, keep=False)
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector, as the kernel will have it."""
+        sizes = [x.aval.dtype.itemsize for e in self.maker.values() for x in (*e.inputs, *e.outputs)]
+        return 16 if max(sizes) <= 4 else 8
 
     @property
     def needs_cache(self) -> bool:

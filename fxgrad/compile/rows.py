@@ -24,13 +24,13 @@ _SEARCH = 256  # tasks looked at for a path between two
 
 
 class _Merger:
-    """Clusters of tasks, by union-find over their positions."""
+    """Clusters of tasks, by union-find over their positions: first over rows, then, of what is left, over columns."""
 
     def __init__(self, a: Analysis, tasks: Sequence[Task], long: set[int]):
         self.a, self.tasks, self.long = a, tasks, long
         self.parent = list(range(len(tasks)))
         self.members: list[list[int]] = [[n] for n in range(len(tasks))]
-        self.spaces = [_space_of(t) for t in tasks]
+        self.spaces: list[RowSpace | None] = [None] * len(tasks)  # of each cluster with a reduction
         self.reads = [reads_of(a, t.all_eqns) for t in tasks]
         self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
         self.before = [{self.maker[v] for v in r if v in self.maker} for r in self.reads]
@@ -45,22 +45,31 @@ class _Merger:
     def run(self) -> list[list[int]]:
         """The members of every cluster, merged until nothing changes."""
         able = [t.kind in ("map", "reduce") and not t.pieces for t in self.tasks]
-        changed = any(s is not None for s in self.spaces)
-        while changed:
-            changed = False
-            readers: dict[tuple[Var, int, int], int] = {}
-            for n in range(len(self.tasks)):
-                if not able[n]:
-                    continue
-                partners = [p for p in sorted(self.before[n]) if able[p]]
-                space = self.spaces[n] if self.tasks[n].kind == "reduce" else None
-                if space is not None:
-                    partners += [
-                        readers.setdefault((v, space.count, space.n), n) for v in self.reads[n] if v.aval.size > space.count
-                    ]
-                for p in partners:
-                    changed |= self._merge(self.find(p), self.find(n))
+        spaces = [_space_of(t) for t in self.tasks]
+        for trailing in (True, False):
+            for n, s in enumerate(spaces):
+                if able[n] and s is not None and s.trailing == trailing:
+                    self.spaces[n] = s
+            while self._sweep(able):
+                pass
+            able = [x and len(self.members[self.find(n)]) == 1 for n, x in enumerate(able)]
         return [m for n, m in enumerate(self.members) if self.parent[n] == n]
+
+    def _sweep(self, able: Sequence[bool]) -> bool:
+        """Try each task with those whose results it reads, and each reduction with one that reads the same array."""
+        changed = False
+        readers: dict[tuple[Var, int, int], int] = {}
+        for n in range(len(self.tasks)):
+            if not able[n]:
+                continue
+            partners = [p for p in sorted(self.before[n]) if able[p]]
+            space = self.spaces[n] if self.tasks[n].kind == "reduce" else None
+            if space is not None:
+                shared = [v for v in self.reads[n] if v.aval.size > space.count]
+                partners += [readers.setdefault((v, space.count, space.n), n) for v in shared]
+            for p in partners:
+                changed |= self._merge(self.find(p), self.find(n))
+        return changed
 
     def _merge(self, p: int, n: int) -> bool:
         space = self.spaces[p] or self.spaces[n]
@@ -118,18 +127,22 @@ class _Merger:
 
 
 def _space_of(t: Task) -> RowSpace | None:
-    """The rows a reduction reduces, if they lie one after the other."""
+    """The space of a reduction's rows, if they are long enough to gain from being one kernel with others."""
     if t.kind != "reduce" or t.reduce is None or t.reduce.inputs[0].aval.size == 0:
         return None
     space = RowSpace(t.shape, t.reduce.params["axes"])
-    return space if space.trailing and space.n >= _SHORTEST else None
+    if space.trailing:
+        return space if space.n >= _SHORTEST else None
+    return space if space.across and space.shape[-1] >= _SHORTEST and space.n > 1 else None
 
 
 def _fits(a: Analysis, t: Task, space: RowSpace) -> bool:
     """Whether every equation of a task is one of the space, and what it reads walks with the rows."""
     if t.reduce is not None:
         own = RowSpace(t.shape, t.reduce.params["axes"])
-        if not own.trailing or (own.count, own.n) != (space.count, space.n):
+        if own.trailing != space.trailing or (own.count, own.n) != (space.count, space.n):
+            return False
+        if not own.trailing and (own.shape, own.axes) != (space.shape, space.axes):
             return False
     if any(space.kind(v.aval.shape) not in ("full", "row") for v in t.stored):
         return False
@@ -152,22 +165,25 @@ def _join(a: Analysis, tasks: Sequence[Task], space: RowSpace, needed: set[Var])
     out.eqns = sorted(eqns.values(), key=lambda e: a.producer[e.outputs[0]])
     why = {v: w for t in tasks for v, w in zip(t.stored, t.why, strict=False)}
     stored = [v for v in why if v in needed]
-    out.rows = Rows(a, out.eqns, stored, space)
+    out.rows = Rows(a, out.eqns, stored, space, keep=space.trailing)
     out.stored = [*out.rows.full, *out.rows.ends]
     out.why = [why[v] for v in out.stored]
     return out
 
 
+def _leaves_cache(rows: Rows) -> bool:
+    """Whether a second pass would find a row, or the columns of a vector, gone from cache."""
+    if rows.space.trailing:
+        return rows.kept_bytes > _KEPT or rows.row_bytes > _CACHED
+    return rows.row_bytes * _SHORTEST > _CACHED
+
+
 def merge_rows(a: Analysis, tasks: list[Task], outputs: set[Var]) -> list[Task]:
     """The tasks, in an order in which they can run, with those merged that can share passes over rows."""
-    long = {s.n for s in map(_space_of, tasks) if s is not None and s.n * 4 > _CACHED}
+    long: set[int] = set()  # lengths of rows too long for a second pass
     while True:
         found = _merged(a, tasks, outputs, long)
-        too_long = {
-            t.rows.space.n
-            for t in found
-            if t.rows is not None and t.rows.needs_cache and (t.rows.kept_bytes > _KEPT or t.rows.row_bytes > _CACHED)
-        }
+        too_long = {t.rows.space.n for t in found if t.rows is not None and t.rows.needs_cache and _leaves_cache(t.rows)}
         if not too_long:
             return found
         long |= too_long

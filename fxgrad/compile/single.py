@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.compile.cache import kernel_addresses
-from fxgrad.compile.layout import Layout, Place, contiguous, map_plan, reduce_plan, row_plan
+from fxgrad.compile.layout import Layout, Place, across, cols_plan, contiguous, map_plan, row_plan
 from fxgrad.compile.passes import RowSpace
 from fxgrad.ir.types import Aval
-from fxgrad.kernels.spec import Fold, Kernel, Op, Operand, Reduce, Stage, weight
+from fxgrad.kernels.spec import Fold, Kernel, Op, Operand, Stage, weight
 from fxgrad.primitives.base import Primitive
 
 __all__ = ["map_variant", "reduce_variant", "usual_kernels"]
@@ -35,19 +35,18 @@ def _map(
 
 
 def _reduce(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> tuple[Kernel, Any] | None:
-    size = x.dtype.itemsize
-    target = Place(contiguous(out.shape, out.dtype.itemsize).strides, 0, out.dtype.itemsize)
-    found = reduce_plan(x.shape, axes, [Place(strides, 0, size)], [], target, 16 if size <= 4 else 8)
-    if found is not None:
-        operand, result = Operand(x.dtype, found.modes[0]), Operand(out.dtype, found.out)
-        return Kernel("cols", [operand], [], [1], [result], Reduce(prim, 0, x.dtype)), found.plan
     space = RowSpace(x.shape, axes)
     walk = space.walk(Layout(x.shape, strides), "full")
     if walk is None:
         return None
-    modes, plan = row_plan(space.rows, space.n, [Place(walk, 0, size)])
+    places = [Place(walk, 0, x.dtype.itemsize)]
+    columns = across(space.rows, space.n, places, 16 if x.dtype.itemsize <= 4 else 8)
+    if columns:
+        places.append(Place((*contiguous(space.rows, out.dtype.itemsize).strides, 0), 0, out.dtype.itemsize))
+    modes, plan = (cols_plan if columns else row_plan)(space.rows, space.n, places)
+    operands = [Operand(x.dtype, modes[0]), Operand(out.dtype, modes[1] if columns else "splat")]
     stage = Stage(folds=(Fold(prim, 0, x.dtype),))
-    return Kernel("row", [Operand(x.dtype, modes[0])], [], [1], [Operand(out.dtype, "splat")], stages=[stage]), plan
+    return Kernel("cols" if columns else "row", operands[:1], [], [1], operands[1:], [stage]), plan
 
 
 def _ready(kernel: Kernel, plan: Any) -> tuple[int, int]:

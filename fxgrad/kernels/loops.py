@@ -57,8 +57,8 @@ class Loop:
     Without a step, `end` is told the next i.
     """
 
-    def __init__(self, b: ir.IRBuilder, lo: ir.Value, hi: ir.Value, step: int | None, init: Sequence[ir.Value] = ()):
-        self.b, self.step = b, step
+    def __init__(self, b: ir.IRBuilder, lo: ir.Value, hi: ir.Value, step: int | ir.Value | None, init: Sequence[ir.Value] = ()):
+        self.b, self.step = b, i64(step) if isinstance(step, int) else step
         entry = b.block
         self.head, body, self.done = (b.append_basic_block(n) for n in ("head", "body", "done"))
         b.branch(self.head)
@@ -75,7 +75,7 @@ class Loop:
         """Close the loop; the builder goes on after it."""
         b = self.b
         if self.step is not None:
-            following = b.add(self.i, i64(self.step))
+            following = b.add(self.i, self.step)
         self.i.add_incoming(following, b.block)
         for phi, v in zip(self.carried, carried, strict=True):
             phi.add_incoming(v, b.block)
@@ -510,12 +510,12 @@ def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
     if hasattr(kernel, "emit"):
         return kernel.emit(module, name)
-    from fxgrad.kernels import reduction, row
+    from fxgrad.kernels import cols, row
 
     fn = ir.Function(module, KERNEL_TYPE, name)
     fn.linkage = "internal"
     fn.attributes.add("nounwind")
     fn.attributes.add("optsize")  # no unrolling beside the lanes spelled out: a third less to compile, nothing slower
     b = ir.IRBuilder(fn.append_basic_block("entry"))
-    {"map": emit_map, "row": row.emit_row, "cols": reduction.emit_cols}[kernel.form](kernel, fn, b)
+    {"map": emit_map, "row": row.emit_row, "cols": cols.emit_cols}[kernel.form](kernel, fn, b)
     return fn

@@ -12,8 +12,8 @@ kernel map(a: f32 unit, b: f32 splat, s0: f32 literal) -> (f32 unit) {
 }
 ```
 The mode of an operand tells how it lies along the axis the vectors run along: `unit` is contiguous, `splat` one element for all,
-`strided` anything else. Forms: `map`; `cols` reduces along an axis that the vectors do not run along; `row` walks the rows of its
-space one by one, each in several passes:
+`strided` anything else. Forms: `map`; `row` walks the rows of its space one by one, each in several passes; `cols` does the same
+with vectors across the rows instead of along them:
 
 ```
 kernel row(a: f32 unit) -> (f32 unit) {
@@ -48,7 +48,7 @@ from fxgrad.ir.types import Lit, short_name
 from fxgrad.primitives.base import Primitive
 
 __all__ = [
-    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Reduce", "Scalar", "Stage", "cost", "lanes_of_reduction",
+    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Scalar", "Stage", "cost", "lanes_of_reduction",
     "reduction_block", "weight",
 ]  # fmt: skip
 
@@ -85,20 +85,6 @@ class Op(NamedTuple):
     dtype: np.dtype
 
 
-class Reduce(NamedTuple):
-    """The reduction at the end of a `cols` kernel, and what happens to each result before it is stored.
-
-    `after` are operands over the kept axes, `epilogue` the operations on them and the reduced value. Values are numbered
-    on: the reduced value, the operands `after`, the epilogue's operations.
-    """
-
-    prim: Primitive
-    arg: Ref
-    dtype: np.dtype
-    after: tuple[Operand, ...] = ()
-    epilogue: tuple[Op, ...] = ()
-
-
 class Fold(NamedTuple):
     """A reduction of a pass: `prim` over the values `arg` of dtype `dtype`."""
 
@@ -128,12 +114,12 @@ class Stage(NamedTuple):
 class Kernel:
     """A kernel in full: values are numbered inputs first, then operations in order.
 
-    `map` and `cols` have `ops` and `results`, one for each output. A `row` kernel has `stages`, which store the leading
-    outputs; its `results` are the values of the other ones, one a row.
+    A `map` has `ops` and `results`, one for each output. `row` and `cols` kernels have `stages`, which store the leading
+    outputs; their `results` are the values of the other ones, one a row.
     `literals` are the values of its literals, which are no part of its text; `bind` writes them into a plan.
     """
 
-    __slots__ = ("_digest", "_text", "form", "inputs", "literals", "ops", "outputs", "reduce", "results", "scalars", "stages")
+    __slots__ = ("_digest", "_text", "form", "inputs", "literals", "ops", "outputs", "results", "scalars", "stages")
 
     def __init__(
         self,
@@ -142,16 +128,12 @@ class Kernel:
         ops: Sequence[Op],
         results: Sequence[Ref],
         outputs: Sequence[Operand],
-        reduce: Reduce | None = None,
         stages: Sequence[Stage] = (),
     ):
         self.form, self.inputs, self.outputs = form, tuple(inputs), tuple(outputs)
         self.literals: list[np.generic] = []
         self.ops = self._without_literals(ops)
         self.results = tuple(map(self._slot, results))
-        self.reduce = reduce and reduce._replace(
-            arg=self._slot(reduce.arg), epilogue=self._without_literals(reduce.epilogue)
-        )  # fmt: skip
         self.stages = tuple(map(self._stage, stages))
         self.scalars = tuple(v.dtype for v in self.literals)
         self._text: str | None = None
@@ -185,18 +167,17 @@ class Kernel:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All arrays in the order of their pointers: inputs, operands of the epilogue, outputs."""
-        return self.inputs + (self.reduce.after if self.reduce else ()) + self.outputs
+        """All arrays in the order of their pointers: inputs, outputs."""
+        return self.inputs + self.outputs
 
     @property
     def all_ops(self) -> list[Op]:
         """Every operation but the reductions."""
-        ops = [*self.ops, *(self.reduce.epilogue if self.reduce else ())]
-        return ops + [op for s in self.stages for op in (*s.before, *s.ops)]
+        return [*self.ops] + [op for s in self.stages for op in (*s.before, *s.ops)]
 
     @property
     def folds(self) -> list[Fold]:
-        """The reductions of a `row` kernel."""
+        """The reductions."""
         return [f for s in self.stages for f in s.folds]
 
     @property
@@ -210,16 +191,12 @@ class Kernel:
         dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.all_ops] + [f.dtype for f in self.folds]
         literals = [a for op in self.all_ops for a in op.args if not isinstance(a, int)]
         dtypes += [a.dtype if isinstance(a, Scalar) else a.aval.dtype for a in literals]
-        if self.reduce:
-            dtypes.append(self.reduce.dtype)
         return 16 if all(d.itemsize <= 4 for d in dtypes) else 8
 
     @property
     def title(self) -> str:
         """The names of its operations."""
         names = [op.prim.name for op in self.ops]
-        if self.reduce:
-            names += [self.reduce.prim.name, *(op.prim.name for op in self.reduce.epilogue)]
         for s in self.stages:
             names += [op.prim.name for op in (*s.before, *s.ops)] + [f.prim.name for f in s.folds]
         return " ".join(names) or "copy"
@@ -295,25 +272,16 @@ def _signature(operands: Sequence[Operand], labels: Sequence[str]) -> str:
 
 def _format(kernel: Kernel) -> str:
     names = [_operand_name(i) for i in range(len(kernel.inputs))]
-    lines, extra = [], ""
+    lines = []
     for i, op in enumerate(kernel.ops):
         lines.append(_format_op(f"t{i}", op, names))
         names.append(f"t{i}")
-    r = kernel.reduce
-    if r:
-        lines.append(f"  r: {short_name(r.dtype)} = reduce {r.prim.name} {_format_ref(r.arg, names)}")
-        after = [f"y{i}" for i in range(len(r.after))]
-        names += ["r", *after]
-        extra = f"; {_signature(r.after, after)}" if r.after else ""
-        for i, op in enumerate(r.epilogue):
-            lines.append(_format_op(f"u{i}", op, names))
-            names.append(f"u{i}")
     for stage in kernel.stages:
         lines += _format_stage(stage, names, len(kernel.inputs))
     scalars = ", ".join(f"s{i}: {short_name(d)} literal" for i, d in enumerate(kernel.scalars))
     results = ", ".join(f"{short_name(o.dtype)} {o.mode}" for o in kernel.outputs)
     inputs = ", ".join(filter(None, [_signature(kernel.inputs, names[: len(kernel.inputs)]), scalars]))
-    head = f"kernel {kernel.form}({inputs}{extra}) -> ({results}) {{"
+    head = f"kernel {kernel.form}({inputs}) -> ({results}) {{"
     last = ["  return " + ", ".join(_format_ref(x, names) for x in kernel.results)] if kernel.results else []
     return "\n".join([head, *lines, *last, "}"])
 

@@ -164,7 +164,8 @@ class Trace:
 
     def _evaluate(self, var: Var) -> None:
         """Run the equations that `var` needs and that have not run yet."""
-        from fxgrad.runtime.eager import EagerPlan
+        from fxgrad.runtime.eager import run_program
+        from fxgrad.trace.function import canonical
 
         values, producers = self.values, self._producers
         assert values is not None
@@ -188,7 +189,7 @@ class Trace:
         inputs = list(dict.fromkeys(a for e in eqns for a in e.inputs if type(a) is Var and a not in made))
         outputs = [v for e in eqns for v in e.outputs]
         arrays = [self.value(v) for v in inputs]
-        results = EagerPlan(Program(inputs, eqns, outputs)).run(arrays)
+        results = run_program(canonical(Program(inputs, eqns, outputs)), arrays)  # the next trace asks the same question
         values.update(zip(outputs, results, strict=True))
 
 

@@ -1,0 +1,235 @@
+"""Column kernels: the vectors run along a kept axis, and each lane reduces its own column.
+
+Tiles of columns are walked in one or several passes over the reduced axis, row by row, so that memory is read in order. The L
+partial results of a column (reduction.py) lie in a scratch; what a column has one value of lies in a line of the tile's width.
+With several passes tiles are so narrow that a tile stays in cache between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from fxgrad.kernels.loops import I8, PTR, Lanes, Loop, Nest, Row, advance, emit_ops, i64, memory_type, pick
+from fxgrad.kernels.reduction import Combiner, minimum
+from fxgrad.kernels.spec import Kernel, Op, Stage, lanes_of_reduction, reduction_block
+from fxgrad.kernels.vector import Vec
+
+__all__ = ["emit_cols"]
+
+_SCRATCH = 256 * 1024  # bytes of partial results: in L2, since memory pages like long rows (measured)
+_TILE = 512 * 1024  # bytes of a tile that is to stay in cache between passes
+_COLUMN = 128  # bytes of the partial results of one column, at most
+
+
+def emit_cols(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
+    """Tiles of columns; for each, stage by stage."""
+    nest = Nest(b, fn, len(kernel.operands), kernel.scalars)
+    lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
+    lo, hi = nest.split_columns()
+    tile = _Tile(kernel, lanes, nest)
+    pointers = nest.begin()
+    loop = Loop(b, lo, hi, tile.step)
+    stop = minimum(b, b.add(loop.i, tile.step), hi)
+    shifted = [advance(b, p, b.mul(s, loop.i)) for p, s in zip(pointers, nest.plan.vector_strides, strict=True)]
+    tile.emit(shifted, b.sub(stop, loop.i))
+    loop.end()
+    nest.end()
+    b.ret_void()
+
+
+class Scratch:
+    """`lines` lines of the tile's width, one after the other."""
+
+    def __init__(self, lanes: Lanes, dtype: np.dtype, base: ir.Value):
+        self.lanes, self.dtype, self.base = lanes, dtype, base
+
+    def at(self, i: ir.Value, line: ir.Value | None = None, pitch: ir.Value | None = None) -> ir.Value:
+        b = self.lanes.b
+        place = i if line is None else b.add(b.mul(line, pitch), i)
+        return b.gep(self.base, [place], source_etype=memory_type(self.dtype))
+
+    def load(self, *place: Any) -> Vec:
+        return self.lanes.register(self.lanes.load(self.at(*place), self.dtype), self.dtype)
+
+    def store(self, x: Vec, *place: Any) -> None:
+        self.lanes.b.store(self.lanes.memory(x), self.at(*place), align=self.dtype.itemsize)
+
+
+class _Tile:
+    """One tile of columns; what does not depend on which one is made once."""
+
+    def __init__(self, kernel: Kernel, lanes: Lanes, nest: Nest):
+        self.kernel, self.lanes, self.nest, self.b = kernel, lanes, nest, lanes.b
+        self.dtypes = [o.dtype for o in kernel.inputs]
+        for s in kernel.stages:
+            self.dtypes += [op.dtype for op in (*s.before, *s.ops)] + [f.dtype for f in s.folds]
+        passes = [s for s in kernel.stages if s.passes]
+        slots = max(1, *(len(s.folds) for s in passes))
+        single = self._single()
+        width = _SCRATCH // _COLUMN // max(slots, len(single) // 8)
+        self.step = self._step(width, len(passes))
+        self.partials = [self._room((_COLUMN + 8) * (width + 2 * lanes.lanes)) for _ in range(slots)]
+        self.lines = {k: Scratch(lanes, self.dtypes[k], self._room(8 * (width + lanes.lanes))) for k in single}
+
+    def _single(self) -> list[int]:
+        """Numbers of the values a column has one of."""
+        out: list[int] = []
+        k = len(self.kernel.inputs)
+        for s in self.kernel.stages:
+            out += range(k, k + len(s.before))
+            k += len(s.before) + len(s.ops)
+            out += range(k, k + len(s.folds))
+            k += len(s.folds)
+        return out
+
+    def _room(self, size: int) -> ir.Value:
+        room = self.b.alloca(I8, size=i64(size))
+        room.align, room.type = 64, PTR
+        return room
+
+    def _step(self, width: int, passes: int) -> ir.Value:
+        """Columns of a tile, whole vectors."""
+        b = self.b
+        if passes < 2:
+            return i64(width)
+        column = b.mul(self.nest.plan.m, i64(sum(o.dtype.itemsize for o in self.kernel.operands)))
+        vectors = b.sdiv(i64(_TILE), b.add(b.mul(column, i64(self.lanes.lanes)), i64(1)))
+        few = b.select(b.icmp_signed("<", vectors, i64(1)), i64(1), vectors)
+        return minimum(b, b.mul(few, i64(self.lanes.lanes)), i64(width))
+
+    def emit(self, pointers: list[ir.Value], columns: ir.Value) -> None:
+        b, lanes = self.b, self.lanes.lanes
+        self.pointers, self.columns = pointers, columns
+        vectors = b.udiv(b.add(columns, i64(2 * lanes - 1)), i64(lanes))  # one to spare:
+        self.pitch = b.mul(vectors, i64(lanes))  # lines a power of two apart would fall on one set of the cache
+        self.count = len(self.kernel.inputs)  # values so far
+        for stage in self.kernel.stages:
+            self._before(stage)
+            if stage.passes:
+                self._pass(stage)
+        self._finish()
+
+    def _each_vector(self) -> Loop:
+        return Loop(self.b, i64(0), self.columns, self.lanes.lanes)
+
+    def _values(self, refs: Iterable[Any], i: ir.Value, reads: Row, which: list[int]) -> tuple[list[Any], ir.Value, ir.Value]:
+        """The values known so far that `refs` name, at vector i; the operands `which` come from `reads`."""
+        loaded, full, mask = reads.load(i, self.columns)
+        values: list[Any] = [None] * self.count
+        for k, x in zip(which, loaded, strict=True):
+            values[k] = x
+        for k in {r for r in refs if isinstance(r, int) and len(self.kernel.inputs) <= r < self.count}:
+            values[k] = self.lines[k].load(i)
+        return values, full, mask
+
+    def _reads(self, refs: Iterable[Any], row: ir.Value | None) -> tuple[Row, list[int]]:
+        """The operands that `refs` name, in a row of the tile (None: the first)."""
+        which = sorted({r for r in refs if isinstance(r, int) and r < len(self.kernel.inputs)})
+        return self._row(which, row), which
+
+    def _row(self, which: list[int], row: ir.Value | None) -> Row:
+        plan = self.nest.plan
+        moved = [
+            self.pointers[k] if row is None else advance(self.b, self.pointers[k], self.b.mul(plan.loop_strides[k], row))
+            for k in which
+        ]
+        return Row(self.lanes, [self.kernel.operands[k] for k in which], moved, [plan.vector_strides[k] for k in which])
+
+    # ---- what a column has one value of --------------------------------------------------------------------------------------
+
+    def _before(self, stage: Stage) -> None:
+        if stage.before:
+            refs = _args(stage.before)
+            reads, which = self._reads(refs, None)
+            loop = self._each_vector()
+            values, _, _ = self._values(refs, loop.i, reads, which)
+            emit_ops(self.lanes, stage.before, values)
+            for k in range(self.count, len(values)):
+                self.lines[k].store(values[k], loop.i)
+            loop.end()
+        self.count += len(stage.before)
+
+    def _finish(self) -> None:
+        results = self.kernel.results
+        if not results:
+            return
+        reads, which = self._reads(results, None)
+        total = len(self.kernel.operands)
+        writes = self._row(list(range(total - len(results), total)), None)
+        loop = self._each_vector()
+        values, full, mask = self._values(results, loop.i, reads, which)
+        writes.store(pick(self.lanes, values, results), loop.i, full, mask)
+        loop.end()
+
+    # ---- a pass ----------------------------------------------------------------------------------------------------------------
+
+    def _pass(self, stage: Stage) -> None:
+        b, n = self.b, self.nest.plan.m
+        first = self.count + len(stage.ops)
+        if not stage.folds:
+            self._rows(stage, i64(0), n, [], [])
+        else:
+            combiners = [Combiner(b, f) for f in stage.folds]
+            partials = [Scratch(self.lanes, f.dtype, p) for f, p in zip(stage.folds, self.partials, strict=False)]
+            totals = [self.lines[first + k] for k in range(len(stage.folds))]
+            loop = self._each_vector()
+            for combine, total in zip(combiners, totals, strict=True):
+                total.store(combine.identity(self.lanes), loop.i)
+            loop.end()
+            block = reduction_block(stage.folds[0].dtype)
+            blocks = Loop(b, i64(0), n, block)
+            stop = minimum(b, b.add(blocks.i, i64(block)), n)
+            self._rows(stage, blocks.i, stop, combiners, partials)
+            used = minimum(b, b.sub(stop, blocks.i), i64(lanes_of_reduction(stage.folds[0].dtype)))
+            self._combine_lanes(combiners, partials, used)
+            loop = self._each_vector()
+            for combine, total, partial in zip(combiners, totals, partials, strict=True):
+                total.store(combine(total.load(loop.i), partial.load(loop.i)), loop.i)
+            loop.end()
+            blocks.end()
+        self.count = first + len(stage.folds)
+
+    def _rows(self, stage: Stage, start: ir.Value, stop: ir.Value, combiners: list[Combiner], partials: list[Scratch]) -> None:
+        """Rows of the tile; element r of each column goes into line (r - start) mod L, the first L start the lines."""
+        b, kernel = self.b, self.kernel
+        refs = [*_args(stage.ops), *(f.arg for f in stage.folds), *(r for r, _ in stage.stores)]
+        outer = Loop(b, start, stop, 1)
+        r = b.sub(outer.i, start)
+        lanes = lanes_of_reduction(combiners[0].dtype) if combiners else 1
+        line, fresh = b.and_(r, i64(lanes - 1)), b.icmp_signed("<", r, i64(lanes))
+        reads, which = self._reads(refs, outer.i)
+        writes = self._row([len(kernel.inputs) + o for _, o in stage.stores], outer.i)
+        inner = self._each_vector()
+        values, full, mask = self._values(refs, inner.i, reads, which)
+        emit_ops(self.lanes, stage.ops, values)
+        writes.store(pick(self.lanes, values, [x for x, _ in stage.stores]), inner.i, full, mask)
+        args = pick(self.lanes, values, [f.arg for f in stage.folds])
+        for combine, partial, x in zip(combiners, partials, args, strict=True):
+            held = partial.load(inner.i, line, self.pitch)
+            held = Vec(b, b.select(fresh, combine.identity(self.lanes).v, held.v), held.dtype)
+            partial.store(combine(held, x), inner.i, line, self.pitch)
+        inner.end()
+        outer.end()
+
+    def _combine_lanes(self, combiners: list[Combiner], partials: list[Scratch], used: ir.Value) -> None:
+        """By halves; lines not used hold nothing and would change nothing."""
+        b, half = self.b, lanes_of_reduction(combiners[0].dtype) // 2
+        while half:
+            lines = Loop(b, i64(0), minimum(b, b.sub(used, i64(half)), i64(half)), 1)
+            inner = self._each_vector()
+            for combine, partial in zip(combiners, partials, strict=True):
+                x = partial.load(inner.i, lines.i, self.pitch)
+                y = partial.load(inner.i, b.add(lines.i, i64(half)), self.pitch)
+                partial.store(combine(x, y), inner.i, lines.i, self.pitch)
+            inner.end()
+            lines.end()
+            used = minimum(b, used, i64(half))
+            half //= 2
+
+
+def _args(ops: Iterable[Op]) -> list[Any]:
+    return [a for op in ops for a in op.args]
