@@ -67,6 +67,8 @@ class Analysis:
         for i, e in enumerate(self.eqns):
             self.eqns[i] = self._meeting_scalars(e)
             self.kinds.append(self._kind(i))
+            if self.kinds[i] == "host":
+                self.eqns[i] = e  # a library call takes the shape of its result from its operands
         self.consumers: list[list[int]] = [[] for _ in self.eqns]
         for i, e in enumerate(self.eqns):
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):

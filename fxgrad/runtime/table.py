@@ -49,6 +49,9 @@ UNFIT, START, FIRST_STATUS = -1, -2, 2  # a status s that a step has set is answ
 POSITION_BITS = 43  # of a token: (step, unit in the step)
 
 
+_MANY_STEPS = 64  # small ones take so long together that other threads should have the GIL
+
+
 class Operand(NamedTuple):
     """Where data lies: `offset` bytes into a slot, an array given to the run; without a slot (-1) the offset is an address.
 
@@ -179,6 +182,8 @@ class Table:
         plans = expected + len(checks)
         words = np.zeros(plans + sum(len(r.plan) for r in self._runs), np.int64)
         scratch = max([s[POINTERS] for s in self.steps], default=0)
+        if len(self.steps) > _MANY_STEPS:
+            self._flags |= RELEASE
         words[:HEADER_WORDS] = expected, self.slots, self._flags, steps, len(self.steps), scratch, self.status, settings
         for i, step in enumerate(self.steps):
             row = [*step]
