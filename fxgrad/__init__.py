@@ -19,6 +19,7 @@ from fxgrad.errors import (
     TreeMismatchError,
     UnsupportedError,
 )
+from fxgrad.explain import explain
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.numpy import asarray
@@ -49,6 +50,7 @@ __all__ = [
     "disable_jit",
     "errors",
     "eval_shape",
+    "explain",
     "get_num_threads",
     "grad",
     "hessian",

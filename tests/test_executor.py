@@ -40,12 +40,13 @@ class Program:
         kernel, plan = binary(E.add)
         self.table.pipeline([Run(kernel, plan, [target, value, target])])
 
+    def bind(self):
+        return native.bind(self.table.finish(team.settings.ctypes.data))
+
     def run(self, *arrays):
-        words = self.table.finish(team.settings.ctypes.data)
+        run = self.bind()
         operands = (*arrays, np.zeros(SPACE, np.uint8))
-        status = native.bind(words)(*operands)
-        if status is not None:
-            native.resume(words, status, operands)
+        native.resume(run, run(*operands), operands)
         return operands[-1].view(np.int64)
 
 
@@ -58,7 +59,7 @@ def binary(prim, dtype=I64, out=None, n=1):
     return kernel_addresses([kernel])[0], plan
 
 
-# ---- control -----------------------------------------------------------------------------------------------------------------
+# ---- control -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("turns", [0, 1, 7])
@@ -121,7 +122,7 @@ def test_an_empty_program_does_nothing():
     assert not Program().run(np.zeros(1)).any()
 
 
-# ---- statuses and checks --------------------------------------------------------------------------------------------------------
+# ---- statuses and checks -----------------------------------------------------------------------------------------------
 
 
 def test_a_status_stops_the_run():
@@ -143,8 +144,7 @@ def test_a_status_stops_the_run():
 def test_arguments_are_checked_before_anything_runs():
     p = Program(2, [Aval((2, 3), np.float32)])
     p.fill(At(1, 0), 1)
-    words = p.table.finish(team.settings.ctypes.data)
-    run, work = native.bind(words), np.zeros(SPACE, np.uint8)
+    run, work = p.bind(), np.zeros(SPACE, np.uint8)
     good = np.zeros((2, 3), np.float32)
     bad = [good.T, good.astype("f8"), good[0], good.reshape(3, 2), good[:, ::-1], np.float32(0), None, [good], good.astype(">f4")]
     for x, fine in [(good, True), *zip(bad, itertools.repeat(False), strict=False)]:
@@ -152,13 +152,13 @@ def test_arguments_are_checked_before_anything_runs():
         assert run(x, out, work) == (None if fine else UNFIT)
         assert out[0] == fine
     with pytest.raises(ValueError, match="not as expected"):
-        native.resume(words, UNFIT, (good.T, np.zeros(1), work))
+        native.resume(run, UNFIT, (good.T, np.zeros(1), work))
 
 
 def test_calls_leave_reference_counts_alone():
     p = Program()
     p.fill(At(0, 0), 1)
-    run, x, work = native.bind(p.table.finish(team.settings.ctypes.data)), np.zeros(1), np.zeros(SPACE, np.uint8)
+    run, x, work = p.bind(), np.zeros(1), np.zeros(SPACE, np.uint8)
     before = sys.getrefcount(None), sys.getrefcount(x), sys.getrefcount(run)
     for _ in range(10_000):
         run(x, work)
@@ -166,7 +166,7 @@ def test_calls_leave_reference_counts_alone():
     assert all(abs(a - b) < 100 for a, b in zip(before, after, strict=True))
 
 
-# ---- memory kernels ----------------------------------------------------------------------------------------------------------------
+# ---- memory kernels ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -184,11 +184,11 @@ def test_fills_and_copies(n, threads, use_threads):
     assert not out[:, :8].any() and not out[:, -8:].any()
 
 
-# ---- slices ------------------------------------------------------------------------------------------------------------------------
+# ---- slices ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_a_run_cut_into_slices_gives_the_same(threads, use_threads, monkeypatch):
+def test_a_run_cut_into_slices_gives_the_same(threads, use_threads):
     """With no time at all, every chunk ends a slice: each step goes on where it stopped, and does nothing twice."""
     use_threads(threads)
     n = 200_000
@@ -197,21 +197,18 @@ def test_a_run_cut_into_slices_gives_the_same(threads, use_threads, monkeypatch)
     with p.table.loop(0, 3):
         p.table.pipeline([Run(kernel, plan, [At(0, 0), At(1, 0), At(0, 0)])])
     x, y = np.arange(n), np.arange(n)[::-1].copy()
-    words = p.table.finish(team.settings.ctypes.data)
-    operands = (x, y, np.zeros(SPACE, np.uint8))
-    slices, run = 0, native._resume
+    run, operands = p.bind(), (x, y, np.zeros(SPACE, np.uint8))
+    slices = 0
 
     def counted(*args):
         nonlocal slices
         slices += 1
         return run(*args)
 
-    monkeypatch.setattr(native, "_resume", counted)
     length = team.settings[SLICE]
     team.settings[SLICE] = 0
     try:
-        status = native.bind(words)(*operands)
-        native.resume(words, status, operands)
+        native.resume(counted, counted(*operands), operands)
     finally:
         team.settings[SLICE] = length
     assert np.array_equal(x, np.arange(n) + 3 * y) and slices > 6

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from fxgrad.compile import single
 from fxgrad.compile.cache import kernel_addresses
-from fxgrad.compile.layout import Layout, apply_view, contiguous, map_plan, reduce_plan
+from fxgrad.compile.layout import Layout, apply_view, contiguous, map_plan
 from fxgrad.compile.layout import Place as P
 from fxgrad.ir.types import Lit, aval_of
 from fxgrad.kernels import language
@@ -21,6 +22,7 @@ from fxgrad.primitives import reduce as R
 from fxgrad.primitives import transcendental as T
 from fxgrad.runtime import launch as native
 from fxgrad.runtime.eager import evaluate, operation
+from fxgrad.runtime.table import UNFIT
 from fxgrad.runtime.tree import reduce_tree
 from fxgrad.testing.bits import assert_same_bits
 
@@ -179,11 +181,9 @@ def test_work_can_be_split_by_ranges():
             assert_same_bits(got, -source)
     for axis in (0, 1):
         (want,) = evaluate(R.sum_, [x], {"axes": (axis,)})
-        found = reduce_plan(x.shape, (axis,), [P(x.strides, 0, 4)], [], P(want.strides, 0, 4), 16)
-        from fxgrad.kernels.spec import Reduce
-
-        kernel = Kernel(found.form, unit("f4", 1), [], [1], [Operand(F32, found.out)], Reduce(R.sum_, 0, F32))
-        for got in halves(kernel, found.plan, x, np.empty_like(want)):
+        kernel, plan = single._reduce(R.sum_, aval_of(x), (axis,), aval_of(want), x.strides)
+        assert kernel.form == ("cols", "row")[axis]
+        for got in halves(kernel, plan, x, np.empty_like(want)):
             assert_same_bits(got, want)
 
 
@@ -268,10 +268,10 @@ def test_arguments_are_checked_natively():
     ]  # fmt: skip
     for a, out in itertools.product(cases, [np.zeros((4, 6), np.float32), np.zeros((6, 4), np.float32)]):
         good = type(a) is np.ndarray and a.shape == (4, 6) and a.dtype == x.dtype and a.dtype.isnative and a.flags.carray
-        bad = int(not good) + (out.shape != x.shape)
+        bad = not good or out.shape != x.shape
         pair = (a, out)
         out[...] = 0
-        assert native.launch_checked(address, plan.ctypes.data, id(pair), table) == bad
+        assert native.launch_checked(address, plan.ctypes.data, id(pair), table) == (UNFIT if bad else 0)
         assert out.any() == (not bad)
 
 

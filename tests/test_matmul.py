@@ -200,7 +200,7 @@ def test_work_can_be_split_anywhere(shape: tuple[int, int, int]) -> None:
     a, b = values((3, m, k), FLOATS[0], 1), values((3, k, n), FLOATS[0], 2)
     strides = (Matrix(0, x.strides[0], *x.strides) for x in (a, b, np.empty((3, m, n), a.dtype)))
     runs = plan_product(Product(a.dtype, 1, 3, m, n, k, *strides))
-    arrays = {"a": a, "b": b, "c": np.full((3, m, n), np.nan, a.dtype), "p": np.zeros(runs[-1].panels, np.uint8)}
+    arrays = {"a": a, "b": b, "c": np.full((3, m, n), np.nan, a.dtype), "p": np.zeros(runs[0].passed, np.uint8)}
     for run, kernel in zip(runs, kernel_addresses([r.kernel for r in runs]), strict=True):
         pointers, extent = np.array([arrays[x].ctypes.data for x in run.pointers]), int(run.plan[0])
         assert extent >= 3

@@ -66,7 +66,8 @@ def test_operands_are_read_through_views(dtype: str) -> None:
         lambda a, b: fnp.tensordot(a.reshape(3, 10, 4, 5), b.reshape(4, 5, 15), 2),
     ):
         found = steps(f, x, y)
-        assert [t for _, t in found] in (["matmul"], ["matvec"]), found
+        # a result whose first axis becomes its last has neither rows nor columns to write: it is brought in order afterwards
+        assert [t for _, t in found] in (["matmul"], ["matvec"], ["matmul", "copy"]), found
 
 
 @pytest.mark.parametrize(

@@ -87,16 +87,14 @@ def test_many_callers_at_once(threads, use_threads):
 
     def call():
         barrier.wait()
-        for _ in range(15):
-            if not np.array_equal(jitted(*args), want):
-                wrong.append(1)
+        wrong.extend(not np.array_equal(jitted(*args), want) for _ in range(15))
 
     callers = [threading.Thread(target=call) for _ in range(6)]
     for t in callers:
         t.start()
     for t in callers:
         t.join()
-    assert not wrong
+    assert wrong and not any(wrong)
     assert not team.settings[TEAM] or not team._teams[-1].words[OWNER]
 
 
@@ -107,8 +105,7 @@ def test_the_number_may_change_while_others_compute(use_threads):
 
     def call():
         while not end.is_set():
-            if not np.array_equal(jitted(*args), want):
-                wrong.append(1)
+            wrong.append(not np.array_equal(jitted(*args), want))
 
     callers = [threading.Thread(target=call) for _ in range(2)]
     for t in callers:
@@ -119,7 +116,7 @@ def test_the_number_may_change_while_others_compute(use_threads):
     end.set()
     for t in callers:
         t.join()
-    assert not wrong
+    assert wrong and not any(wrong)
     use_threads(1)
     use_threads(2)
     assert len(team._teams) <= 2
@@ -136,7 +133,7 @@ def test_small_work_wakes_nobody(use_threads):
     assert team.settings[TEAM]
 
 
-# ---- settings --------------------------------------------------------------------------------------------------------------
+# ---- settings ----------------------------------------------------------------------------------------------------------
 
 
 def test_settings(use_threads):
@@ -177,7 +174,7 @@ def test_cores_respects_a_quota(monkeypatch):
     assert team.cores() == allowed
 
 
-# ---- processes ---------------------------------------------------------------------------------------------------------------
+# ---- processes ---------------------------------------------------------------------------------------------------------
 
 WORK = """
 x = np.linspace(-1, 1, 600_000, dtype="f4")

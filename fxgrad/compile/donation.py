@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from fxgrad.runtime.buffers import Block
 __all__ = ["Donating"]
 
 _spent: dict[int, weakref.ref] = {}  # id -> an array that was donated
+_heirs: dict[int, weakref.ref] = {}  # id -> a result in the memory of an array that was donated
 
 
 class Donating:
@@ -28,7 +28,7 @@ class Donating:
 
     def __init__(self, plain: Executable, reusing: Executable, donated: Sequence[int]):
         self.plain, self.reusing, self.donated = plain, reusing, tuple(donated)
-        self._avals = [v.aval for v in plain.program.inputs]
+        self._avals = [v.aval for v in plain.flat.inputs]
 
     def __call__(self, *arrays: Any) -> list:
         for i in self.donated:
@@ -37,11 +37,14 @@ class Donating:
             return self.plain(*arrays)
         given = [arrays[i] for i in self.donated]
         try:
-            return self.reusing(*arrays)
+            results = self.reusing(*arrays)
         finally:
             for a in given:
                 a.flags.writeable = False
-                _spent[id(a)] = weakref.ref(a, functools.partial(_forget, id(a)))
+                _remember(_spent, a)
+        for i in self.reusing.memory.donated:
+            _remember(_heirs, results[i])
+        return results
 
     def _entangled(self, arrays: Sequence[np.ndarray]) -> bool:
         """Whether a donated argument overlaps any other."""
@@ -59,17 +62,20 @@ class Donating:
         return getattr(self.reusing, name)
 
 
-def _nobody() -> object:
-    return _spent
+def _remember(arrays: dict[int, weakref.ref], a: np.ndarray) -> None:
+    def forget(_: Any, key: int = id(a)) -> None:
+        arrays.pop(key, None)
+
+    arrays[id(a)] = weakref.ref(a, forget)
 
 
-def _forget(key: int, _: Any) -> None:
-    _spent.pop(key, None)
+def _is_in(arrays: dict[int, weakref.ref], a: Any) -> bool:
+    known: Any = arrays.get(id(a))
+    return known is not None and known() is a
 
 
 def _check_unspent(a: Any) -> None:
-    known: Any = _spent.get(id(a), _nobody)
-    if known() is a:
+    if _is_in(_spent, a):
         raise errors.FxValueError(
             f"an argument {Aval(a.shape, a.dtype)} was donated to an earlier call",
             why="Its memory belongs to a result of that call, so its old contents are gone.",
@@ -81,4 +87,6 @@ def _given_up(a: Any, aval: Aval) -> bool:
     if type(a) is not np.ndarray or a.dtype is not aval.dtype:
         return False
     flags = a.flags
-    return flags.writeable and flags.c_contiguous and flags.aligned and (a.base is None or isinstance(a.base, Block))
+    if not (flags.writeable and flags.c_contiguous and flags.aligned):
+        return False
+    return a.base is None or isinstance(a.base, Block) or _is_in(_heirs, a)

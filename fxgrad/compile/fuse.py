@@ -10,16 +10,20 @@ reduction is a kernel of its own that computes what it reduces, when nobody else
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
+from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
 from fxgrad.primitives.dot import has_product_kernel
 from fxgrad.runtime.eager import has_kernel
 
-__all__ = ["Analysis", "Task", "partition"]
+if TYPE_CHECKING:
+    from fxgrad.compile.passes import Rows
+
+__all__ = ["Analysis", "Task", "partition", "reads_of"]
 
 MAX_OPS = 64
 MAX_READS = 20
@@ -28,10 +32,10 @@ _MAX_EPILOGUE = 12
 
 
 class Task:
-    """One step: a kernel (`map`, `reduce`), a product (`dot`) or a `host` call.
+    """One step: a kernel (`map`, `reduce`, `row`), a product (`dot`) or a `host` call.
 
     `eqns` are the operations in order, `stored` the variables written, `why` the reasons for storing them. A reduction has
-    `reduce`, and `epilogue` operations on its result.
+    `reduce`, and `epilogue` operations on its result; a row kernel has its passes in `rows`.
     """
 
     def __init__(self, kind: str, shape: tuple[int, ...], order: int):
@@ -40,6 +44,8 @@ class Task:
         self.stored: list[Var] = []
         self.reduce: Eqn | None = None
         self.epilogue: list[Eqn] = []
+        self.rows: Rows | None = None
+        self.pieces: list[Eqn] = []  # those of the equations whose results are taken from operands piece by piece
         self.why: list[str] = []
 
     @property
@@ -52,11 +58,15 @@ class Analysis:
 
     def __init__(self, program: Program):
         self.program = program
-        self.eqns = program.eqns
+        self.eqns = list(program.eqns)
         self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.views: dict[Var, tuple[Atom, Layout]] = {}
+        self.pieces: set[int] = set()  # map equations that take their result from their operands piece by piece
         self.turned = self._turned()
-        self.kinds = [self._kind(i) for i in range(len(self.eqns))]
+        self.kinds: list[str] = []
+        for i, e in enumerate(self.eqns):
+            self.eqns[i] = self._meeting_scalars(e)
+            self.kinds.append(self._kind(i))
         self.consumers: list[list[int]] = [[] for _ in self.eqns]
         for i, e in enumerate(self.eqns):
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
@@ -65,6 +75,14 @@ class Analysis:
         self.levels: list[int] = []
         for i in range(len(self.eqns)):
             self.levels.append(self._level(i))
+
+    def _meeting_scalars(self, eqn: Eqn) -> Eqn:
+        """A map equation meets scalars as they are: those broadcast to its shape are taken from before the broadcast."""
+        if eqn.prim.kind != "map" or not any(type(x) is Var and x in self.views for x in eqn.inputs):
+            return eqn
+        roots = [self.access(x)[0] for x in eqn.inputs]
+        inputs = [x if root.aval.shape else root for x, root in zip(eqn.inputs, roots, strict=True)]
+        return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
 
     def _turned(self) -> dict[int, tuple[Var, Layout]]:
         """For each product that only transposes read: the result of the last of them, and the product as a view of it."""
@@ -92,7 +110,8 @@ class Analysis:
     def product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
         """How a product's operands lie, if its result lies like `c`."""
         found = [self.access(x) for x in eqn.inputs]
-        return ProductLayout(eqn, [layout for _, layout in found], [type(root) is not Var for root, _ in found], c)
+        unread = [i for i, (root, _) in enumerate(found) if type(root) is not Var]
+        return ProductLayout(eqn.params, eqn.outputs[0].aval.dtype, [layout for _, layout in found], c, unread)
 
     def _product(self, i: int) -> str:
         """A product by our own kernels; its result is stored as the transpose that follows it wants it, if that can be."""
@@ -114,6 +133,13 @@ class Analysis:
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
         if prim.name == "dot" and has_product_kernel(avals[0].dtype):
             return self._product(i)
+        if in_pieces(eqn):
+            whole = only_part(eqn)
+            if whole is not None:
+                self.views[eqn.outputs[0]] = self.access(whole)
+                return "view"
+            self.pieces.add(i)
+            return "map"
         if prim.kind == "view" and len(eqn.inputs) == 1:
             root, layout = self.access(eqn.inputs[0])
             found = apply_view(prim.name, layout, eqn.params)
@@ -134,12 +160,12 @@ class Analysis:
         assert isinstance(root, Var)
         return root
 
-    def direct(self, atom: Atom, shape: tuple[int, ...]) -> int | None:
-        """The map equation whose value an operation over `shape` can take from a register."""
+    def direct(self, atom: Atom, c: int) -> int | None:
+        """The map equation whose value equation c, a map or a reduction, can take from a register."""
         if type(atom) is not Var:
             return None
         p = self.producer.get(atom)
-        return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (shape, ()) else None
+        return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.space(c), ()) else None
 
     def space(self, i: int) -> tuple[int, ...]:
         """The iteration space of a map or reduce equation."""
@@ -151,7 +177,7 @@ class Analysis:
         for a in self.eqns[i].inputs:
             if type(a) is not Var:
                 continue
-            if kind in ("map", "reduce") and (p := self.direct(a, self.space(i))) is not None:
+            if kind in ("map", "reduce") and (p := self.direct(a, i)) is not None:
                 level = max(level, self.levels[p])
                 continue
             root = self.access(a)[0]
@@ -159,7 +185,7 @@ class Analysis:
                 level = max(level, self.levels[self.producer[root]] + 1)
         return level
 
-    def leaf(self, atom: Atom, shape: tuple[int, ...]) -> Var | None:
+    def leaf(self, atom: Atom) -> Var | None:
         """The stored array a map or reduce operation would read for this operand; None for literals."""
         root = self.access(atom)[0]
         return root if type(root) is Var else None
@@ -189,11 +215,11 @@ def _groups(a: Analysis) -> dict[int, Any]:
         if shape == ():
             join(i, first.setdefault(place, i))
         for x in a.eqns[i].inputs:
-            p = a.direct(x, shape)
+            p = a.direct(x, i)
             if p is not None:
                 if (a.levels[p], a.space(p)) == place:
                     join(i, p)
-            elif (leaf := a.leaf(x, shape)) is not None and leaf.aval.size > 1:
+            elif (leaf := a.leaf(x)) is not None and leaf.aval.size > 1:
                 join(i, first.setdefault((*place, leaf), i))
     return _chunked(a, {i: find(i) for i in parent})
 
@@ -205,7 +231,7 @@ def _chunked(a: Analysis, root: dict[int, int]) -> dict[int, Any]:
     leaves: dict[int, set[Var]] = {}
     out = {}
     for i, r in root.items():
-        mine = {leaf for x in a.eqns[i].inputs if a.direct(x, a.space(i)) is None and (leaf := a.leaf(x, a.space(i))) is not None}
+        mine = {leaf for x in a.eqns[i].inputs if a.direct(x, i) is None and (leaf := a.leaf(x)) is not None}
         if ops.setdefault(r, 0) >= MAX_OPS or len(leaves.setdefault(r, set()) | mine) > MAX_READS:
             chunk[r] = chunk.get(r, 0) + 1
             ops[r], leaves[r] = 0, set()
@@ -226,7 +252,7 @@ class Placement:
         self.ops: dict[Any, int] = {}
         self.reads: dict[Any, set[Var]] = {}
         self.outputs = {o for o in a.program.outputs if type(o) is Var}
-        self.viewed = {self.a.access(o)[0] for o in self.outputs}
+        self.viewed = {root for o in self.outputs if type(root := self.a.access(o)[0]) is Var}
         for i in range(len(a.eqns) - 1, -1, -1):
             if a.kinds[i] == "map":
                 self._place(i)
@@ -237,7 +263,7 @@ class Placement:
         self.ops[kernel] = self.ops.get(kernel, 0) + 1
         known = self.reads.setdefault(kernel, set())
         for x in self.a.eqns[i].inputs:
-            if self.a.direct(x, self.a.space(i)) is None and (leaf := self.a.leaf(x, self.a.space(i))) is not None:
+            if self.a.direct(x, i) is None and (leaf := self.a.leaf(x)) is not None:
                 known.add(leaf)
 
     def _uses(self, i: int) -> tuple[dict[Any, None], str]:
@@ -247,12 +273,14 @@ class Placement:
         why = "fusion is off" if not self.fusion else "output of the program" if v in self.viewed else ""
         for c in a.consumers[i]:
             kind = a.kinds[c]
-            if kind in ("map", "reduce") and a.direct(v, a.space(c)) is not None:
+            if kind in ("map", "reduce") and a.direct(v, c) is not None:
                 needs.update(self.computed[c] if kind == "map" else {("reduce", c, 0): None})
             elif kind in ("map", "reduce"):
                 why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
             else:
                 why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
+        if i in a.pieces and any(k[0] == "reduce" for k in needs):
+            why = why or "a reduction does not read in pieces"
         return needs, why
 
     def _place(self, i: int) -> None:
@@ -277,11 +305,14 @@ class Placement:
         return self.ops.get(kernel, 0) < MAX_OPS and len(self.reads.get(kernel, ())) < MAX_READS
 
     def _recompute(self, i: int, needs: dict[Any, None], home: Any) -> bool:
-        """Whether computing the value in every kernel moves no more bytes than storing and reading it."""
+        """Whether computing the value in every kernel moves no more bytes than storing and reading it.
+
+        Its home would read what it is computed from in any case.
+        """
         leaves = self._cone(i)
         if leaves is None:
             return False
-        extra = sum(v.aval.nbytes for k in needs for v in leaves if v not in self.reads.get(k, ()))
+        extra = sum(v.aval.nbytes for k in needs if k != home for v in leaves if v not in self.reads.get(k, ()))
         stored = self.a.eqns[i].outputs[0].aval.nbytes
         return extra <= stored * (1 + sum(k != home for k in needs))
 
@@ -296,9 +327,9 @@ class Placement:
             if not a.eqns[j].prim.cheap or len(seen) > _MAX_CONE:
                 return None
             for x in a.eqns[j].inputs:
-                p = a.direct(x, a.space(j))
+                p = a.direct(x, j)
                 if p is None:
-                    leaf = a.leaf(x, a.space(j))
+                    leaf = a.leaf(x)
                     if leaf is not None:
                         leaves.add(leaf)
                 elif a.eqns[p].prim.cheap or x.aval.size == 1:
@@ -312,12 +343,15 @@ class Placement:
 
 def partition(program: Program, fusion: bool = True) -> tuple[Analysis, list[Task]]:
     """The tasks of a flat program, in an order in which they can run."""
+    from fxgrad.compile.rows import merge_rows
+
     a = Analysis(program)
     placed = Placement(a, fusion)
     tasks = _tasks(a, placed)
-    if fusion:
-        tasks = _absorb_epilogues(a, tasks, placed)
-    return a, _schedule(a, tasks)
+    if not fusion:
+        return a, _schedule(a, tasks)
+    tasks = _schedule(a, _absorb_epilogues(a, tasks, placed))
+    return a, _schedule(a, merge_rows(a, tasks, placed.viewed))
 
 
 def _tasks(a: Analysis, placed: Placement) -> list[Task]:
@@ -338,6 +372,7 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
                 shape = a.space(k[1])
                 task = kernels.setdefault(k, Task(k[0], shape, i))
                 task.eqns.append(eqn)
+                task.pieces += [eqn] if i in a.pieces else []
                 if k == placed.home[i] and i in placed.why:
                     task.stored.append(eqn.outputs[0])
                     task.why.append(placed.why[i])
@@ -345,7 +380,7 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
     return tasks + [t for t in kernels.values() if t.stored]
 
 
-def _reads(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
+def reads_of(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
     """Stored arrays the equations read."""
     made = {v for e in eqns for v in e.outputs}
     roots: dict[Var, None] = {}
@@ -361,7 +396,7 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
     """A small map kernel over a reduction's result, its only reader, is done before the result is stored."""
     readers: dict[Var, list[Task]] = {}
     for t in tasks:
-        for v in _reads(a, t.all_eqns):
+        for v in reads_of(a, t.all_eqns):
             readers.setdefault(v, []).append(t)
     gone: set[int] = set()
     for t in tasks:
@@ -372,6 +407,8 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
         if len(users) != 1 or v in placed.viewed or users[0].kind != "map":
             continue
         m = users[0]
+        if m.pieces:
+            continue
         plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:
             t.epilogue, t.stored, t.why, t.order = m.eqns, m.stored, m.why, m.order
@@ -387,7 +424,7 @@ def _schedule(a: Analysis, tasks: list[Task]) -> list[Task]:
     waiting: list[int] = []
     followers: list[list[int]] = [[] for _ in tasks]
     for n, t in enumerate(tasks):
-        before = {maker[v] for v in _reads(a, t.all_eqns) if v in maker} - {n}
+        before = {maker[v] for v in reads_of(a, t.all_eqns) if v in maker} - {n}
         waiting.append(len(before))
         for m in before:
             followers[m].append(n)

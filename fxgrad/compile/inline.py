@@ -53,13 +53,13 @@ def flatten(program: Program) -> Program:
 def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
     """Append the region's equations, computed on `args`; an explicit stack, since regions may nest deeply."""
 
-    def start(r: Program, values: list[Atom]) -> tuple[Program, dict[Var, Atom], Iterator[Eqn], Any]:
-        return r, dict(zip(r.inputs, values, strict=True)), iter(r.eqns), None
+    def start(r: Program, values: list[Atom], line: Any) -> tuple[Program, dict[Var, Atom], Iterator[Eqn], Any]:
+        return r, dict(zip(r.inputs, values, strict=True)), iter(r.eqns), line
 
-    stack = [start(region, args)]
+    stack = [start(region, args, None)]
     targets: list[tuple[dict[Var, Atom], Any]] = []
     while True:
-        r, env, rest, _ = stack[-1]
+        r, env, rest, line = stack[-1]
         eqn = next(rest, None)
         if eqn is None:
             results = [env[o] if type(o) is Var else o for o in r.outputs]
@@ -76,8 +76,9 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
         inner = _inner(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs))
         if inner is not None:
             targets.append((env, eqn.outputs))
-            stack.append(start(_simplified(inner), inputs))
+            # an expansion is traced once for all its uses: its equations come from the line of the one they stand for
+            stack.append(start(_simplified(inner), inputs, line or (eqn.source if eqn.prim.kind == "expand" else None)))
             continue
         outs = [Var(v.aval) for v in eqn.outputs]
         env.update(zip(eqn.outputs, outs, strict=True))
-        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, eqn.source))
+        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, line or eqn.source))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 
 from fxgrad import errors, tree
 from fxgrad.api.wrapping import global_name, name_after
+from fxgrad.compile.misses import NEW_ARGUMENTS, Miss
 from fxgrad.compile.trees import TreeCode, depth
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
@@ -25,7 +26,7 @@ from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
 from fxgrad.runtime.stale import glance, reachable
 from fxgrad.structure import Structure
-from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
+from fxgrad.trace.function import Traced, argument_names, as_leaf, aval_of_leaf, canonical, name_of, trace_function
 from fxgrad.trace.guards import Guards, random_state
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace, inline
@@ -33,6 +34,7 @@ from fxgrad.trace.tracing import current_trace, inline
 __all__ = ["CacheInfo", "Jitted", "Lowered", "jit"]
 
 TRACES_KEPT = 256
+MISSES_KEPT = 32
 _DEEPEST = 24  # trees that are taken apart and put together by generated code
 _MISS = object()
 
@@ -140,6 +142,7 @@ class Jitted:
         "_guards",
         "_hits",
         "_lock",
+        "_missed",
         "_misses",
         "_quick",
         "_signature",
@@ -164,6 +167,7 @@ class Jitted:
         self._guards: Guards | None = None  # shared by the entries made while nothing was rebound
         self._lock = RLock()
         self._hits = self._misses = 0
+        self._missed: deque[Miss] = deque(maxlen=MISSES_KEPT)  # the last ones and why, for the log and for explain
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         quick = self._quick
@@ -193,10 +197,12 @@ class Jitted:
                 y.weak = True
         return tree.unflatten(entry.out_tree, outs)
 
-    def _entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Entry, list[Any], Structure | None]:
+    def _entry(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], called: bool = True
+    ) -> tuple[_Entry, list[Any], Structure | None]:
         """The trace for these arguments, made if there is none or what it read has changed; and the leaves.
 
-        Also the structure of the arguments, if they are positional and all their leaves arrays.
+        Also the structure of the arguments, if they are positional and all their leaves arrays. Only calls count as hits.
         """
         positional = not kwargs and not self._static_argnums
         args, kwargs = self._canonical_call(args, kwargs)
@@ -220,12 +226,12 @@ class Jitted:
                     why="Static arguments are part of the key under which the trace is kept.",
                     fix="Pass tuples instead of lists, or make it a traced argument.",
                 ) from None
-            changed = entry.changed() if entry is not None else "new arguments"
+            changed = entry.changed() if entry is not None else NEW_ARGUMENTS
             if entry is not None and changed is None:
-                self._hits += 1
+                self._hits += called
                 return entry, leaves, quick
             self._misses += 1
-            self._log_miss(key, changed)
+            self._note_miss(key, changed or NEW_ARGUMENTS, args)
 
             def run(*values: Any) -> Any:
                 moving, new_kwargs = tree.unflatten(structure, values)
@@ -267,7 +273,7 @@ class Jitted:
             code = getattr(inspect.unwrap(self._f), "__code__", None)
             raise errors.UnsupportedError(
                 f"'{name_of(self._f)}' draws from numpy.random while jit traces it",
-                where=(code, code.co_firstlineno) if code is not None else None,
+                where=(code, 0) if code is not None else None,
                 why="It runs once for many calls, so that all of them would get the same random numbers.",
                 fix="Draw outside and pass the numbers as an argument: f(x, rng.normal(size=n)).",
             )
@@ -289,24 +295,11 @@ class Jitted:
         bound = self._signature.bind(*args, **kwargs)
         return bound.args, bound.kwargs
 
-    def _log_miss(self, key: Any, changed: str | None) -> None:
-        if "cache" not in config.log:
-            return
-        why = changed
-        if changed == "new arguments" and self._entries:
-            old = next(reversed(self._entries))
-            parts = [
-                n
-                for n, a, b in zip(
-                    ("tree structure", "shapes or dtypes", "Python scalars against arrays", "static arguments"),
-                    old,
-                    key,
-                    strict=True,
-                )
-                if a != b
-            ]
-            why = f"{', '.join(parts)} changed: {old[1]} -> {key[1]}"
-        sys.stderr.write(f"fxgrad: jit({name_of(self._f)}) traces: {why}\n")
+    def _note_miss(self, key: Any, changed: str, args: tuple[Any, ...]) -> None:
+        miss = Miss(key, next(reversed(self._entries), None), changed, argument_names(self._f, args))
+        self._missed.append(miss)
+        if "cache" in config.log:
+            sys.stderr.write(f"fxgrad: jit({name_of(self._f)}) traces: {miss.why}\n")
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the trace cache."""
@@ -317,10 +310,11 @@ class Jitted:
         with self._lock:
             self._entries.clear()
             self._quick = None
+            self._missed.clear()
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The program for these arguments, to look at or compile."""
-        entry, _, _ = self._entry(args, kwargs)
+        entry, _, _ = self._entry(args, kwargs, called=False)
         return Lowered(entry)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

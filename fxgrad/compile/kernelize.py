@@ -9,19 +9,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis, Task
-from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous, map_plan, reduce_plan
+from fxgrad.compile.layout import Layout, MapPlan, Place, ReducePlan, contiguous, map_plan, reduce_plan, row_plan, split_plans
+from fxgrad.compile.passes import Rows, RowSpace
+from fxgrad.compile.pieces import Box, Chosen, boxes, within
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.matmul import ProductKernel
-from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce
+from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce, reduction_block, weight
 
 __all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
 
 Ints = tuple[int, ...]
+_MANY_ROWS = 16  # enough for any team
 
 
 class Launch(NamedTuple):
-    """One kernel run: its operands in the order of the pointers, and what it writes.
+    """One kernel run: its operands in the order of the pointers, and what it writes; `why` it is not one with the next.
 
     In a pipeline of several, `scale` is the number of its units a row; 0: it counts the units of the pipeline.
 
@@ -38,38 +41,53 @@ class Launch(NamedTuple):
     flops: int
     rows: tuple[int, int, int] | None = None
     scale: int = 0
+    why: str = ""  # empty: the task's reasons
 
 
 class Values:
-    """Numbers the values of a kernel: operands in order of first use, then operations."""
+    """Numbers the values of a kernel: operands in order of first use, then operations.
 
-    def __init__(self, a: Analysis, eqns: Sequence[Eqn], more: Sequence[Atom], ndim: int, known: Sequence[Var] = ()):
-        self.a, self.ndim = a, ndim
+    In a `box` of the space everything is read there; `chosen` are what stands for the results in pieces.
+    """
+
+    def __init__(
+        self, a: Analysis, eqns: Sequence[Eqn], more: Sequence[Atom], ndim: int, known: Sequence[Var] = (),
+        box: Box | None = None, chosen: Chosen | None = None,
+    ):  # fmt: skip
+        self.a, self.ndim, self.box, self.chosen = a, ndim, box, chosen or {}
         self.made = {v for e in eqns for v in e.outputs} | set(known)
         self.accesses: dict[tuple[Var, Layout], int] = {}
-        for x in (*(x for e in eqns for x in e.inputs), *more):
+        used = (x for e in eqns if e.outputs[0] not in self.chosen for x in e.inputs)
+        for x in (*used, *more):
             key = self._access(x)
             if key is not None:
                 self.accesses.setdefault(key, len(self.accesses))
         self.number: dict[Var, int] = {}
 
     def _access(self, x: Atom) -> tuple[Var, Layout] | None:
+        if type(x) is Var and x in self.chosen:
+            root, layout = self.chosen[x]
+            if layout is not None:
+                return (root, layout) if type(root) is Var else None
+            x = root
         if type(x) is Var and x in self.made:
             return None
         root, layout = self.a.access(x)
         if type(root) is not Var:
             return None
         if not layout.shape and self.ndim:
-            layout = Layout((), (0,) * self.ndim, layout.offset)
-        return root, layout
+            return root, Layout((), (0,) * self.ndim, layout.offset)
+        return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim)
 
     def ref(self, x: Atom, first: int = 0) -> int | Lit:
         """A value by number; operands are counted from `first`."""
-        if type(x) is Var and x in self.made:
-            return self.number[x]
         key = self._access(x)
         if key is not None:
             return first + self.accesses[key]
+        if type(x) is Var and x in self.chosen:
+            x = self.chosen[x][0]
+        if type(x) is Var and x in self.made:
+            return self.number[x]
         root = self.a.access(x)[0]
         assert isinstance(root, Lit)
         return root
@@ -115,11 +133,66 @@ def _target(aval: Aval) -> Place:
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
-    """The kernel of a task; two, when a reduction needs its operand brought in order first."""
+    """The kernels of a task; several, when a reduction needs its operand brought in order first or is split."""
+    if task.pieces:
+        return _in_boxes(a, task)
     if task.kind == "map":
         return [_map(a, task, list(task.stored), task.shape, None)]
-    found = _reduce(a, task)
-    return [found] if found is not None else _ordered_reduce(a, task)
+    if task.rows is not None:
+        return row_launches(task.rows)
+    found = _columns(a, task)
+    if found is not None:
+        return [found]
+    assert task.reduce is not None
+    space = RowSpace(task.shape, task.reduce.params["axes"])
+    if all(_walks(a, e, space) for e in task.all_eqns):
+        return row_launches(Rows(a, task.all_eqns, task.stored, space))
+    return _ordered_reduce(a, task)
+
+
+def _walks(a: Analysis, e: Eqn, space: RowSpace) -> bool:
+    kind = space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
+    return all(space.walk(a.access(x)[1], kind if x.aval.shape else "scalar") is not None for x in e.inputs)
+
+
+def row_launches(rows: Rows) -> list[Launch]:
+    """A row kernel's launch; two, if there are few rows and they are long: blocks of rows, then rows from these."""
+    space, places = rows.space, rows.places()
+    work = weight([op.prim for s in rows.stages for op in s.ops])
+    modes, plan = row_plan(space.rows, space.n, places, work)
+    roots = [root for root, _, _ in rows.inputs]
+    n = len(roots)
+    operands = _operands([v.aval for v in (*roots, *rows.full)], modes)
+    outputs = operands[n:] + [Operand(v.aval.dtype, "splat") for v in rows.ends]
+    kernel = Kernel("row", operands[:n], (), [rows.number[v] for v in rows.ends], outputs, stages=rows.stages)
+    written = sum(v.aval.nbytes for v in (*rows.full, *rows.ends))
+    read = sum(_touched(root, strides, (*space.rows, space.n)) for root, strides, _ in rows.inputs)
+    flops = sum(_flops([e], e.inputs[0].aval.size if e.prim.kind == "reduce" else v.aval.size) for v, e in rows.maker.items())
+    block = reduction_block(kernel.folds[0].dtype)
+    if not kernel.splits or space.n < 2 * block or space.count >= _MANY_ROWS:
+        return [Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops)]
+    first, last = split_plans(space.rows, space.n, places, block, work)
+    blocks = [Var(Aval((space.count, -(-space.n // block)), f.dtype)) for f in kernel.folds]
+    partial = sum(v.aval.nbytes for v in blocks)
+    return [
+        Launch(
+            kernel,
+            first,
+            roots,
+            [*rows.full, *blocks],
+            read,
+            sum(v.aval.nbytes for v in rows.full) + partial,
+            flops,
+            why="few rows and long: a team shares their blocks",
+        ),
+        Launch(kernel, last, [*roots, *rows.full, *blocks], rows.ends, partial, sum(v.aval.nbytes for v in rows.ends), 0),
+    ]
+
+
+def _touched(root: Var, strides: Ints, sizes: Ints) -> int:
+    """Bytes of an array that are read, each counted once."""
+    elements = math.prod(n for n, s in zip(sizes, strides, strict=True) if s)
+    return min(elements, root.aval.size) * root.aval.dtype.itemsize
 
 
 def _map(
@@ -130,7 +203,7 @@ def _map(
     writes = [target] if target is not None else [v for v in stored if isinstance(v, Var)]
     places = values.places(order) + [_target(v.aval) for v in writes]
     space = shape if order is None else tuple(shape[d] for d in order)
-    plan: MapPlan = map_plan(space, places, len(writes))
+    plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in task.eqns]))
     n = len(values.accesses)
     ops = values.ops(task.eqns, n)
     operands = _operands([v.aval for v in (*values.roots, *writes)], plan.modes)
@@ -138,6 +211,31 @@ def _map(
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in writes)
     return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+
+
+def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
+    """A map kernel for each box of the space; all but the first are said to read the results that they complete."""
+    out: list[Launch] = []
+    ndim, writes = len(task.shape), task.stored
+    wholes = [contiguous(v.aval.shape, v.aval.dtype.itemsize) for v in writes]
+    for box, chosen in boxes(a, task.pieces, task.shape):
+        values = Values(a, task.eqns, writes, ndim, (), box, chosen)
+        eqns = [e for e in task.eqns if e.outputs[0] not in chosen]
+        shape, n = tuple(hi - lo for lo, hi in box), len(values.accesses)
+        parts = [within(whole, box, (0,) * ndim) for whole in wholes]
+        targets = [Place(x.strides, x.offset, v.aval.dtype.itemsize) for x, v in zip(parts, writes, strict=True)]
+        places = values.places() + targets
+        modes, plan = map_plan(shape, places, len(writes), weight([e.prim for e in eqns]))
+        ops = values.ops(eqns, n)
+        operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
+        kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in writes], operands[n:])
+        size = math.prod(shape)
+        counts = values.bytes_read(), size * sum(v.aval.dtype.itemsize for v in writes), _flops(eqns, size)
+        if not out:
+            out.append(Launch(kernel, plan, values.roots, writes, *counts))
+        else:
+            out.append(Launch(kernel, plan, [*values.roots, *writes], [], *counts, why="one piece after the other"))
+    return out
 
 
 def copy_launch(root: Atom, layout: Layout, out: Var) -> Launch:
@@ -192,18 +290,19 @@ def _assemble(
         tuple(epilogue),
     )
     inputs = _operands([v.aval for v in values.roots], found.modes)
-    return Kernel(found.form, inputs, ops, [after.ref(out)], [Operand(out.aval.dtype, found.out)], reduce)
+    return Kernel("cols", inputs, ops, [after.ref(out)], [Operand(out.aval.dtype, found.out)], reduce)
 
 
-def _reduce(a: Analysis, task: Task) -> Launch | None:
-    """The fused reduction; None when its operands do not walk the reduced axes as one."""
+def _columns(a: Analysis, task: Task) -> Launch | None:
+    """The fused reduction with vectors across the reduced axes; None when it does better along them, or cannot."""
     eqn = task.reduce
     assert eqn is not None
     arg, out = eqn.inputs[0], task.stored[0]
     values = Values(a, task.eqns, [arg], len(task.shape))
     after, r = _finish(a, task, values, out)
     axes: Ints = eqn.params["axes"]
-    found = reduce_plan(task.shape, axes, values.places(), after.places(), _target(out.aval), _lanes(task, values.roots))
+    lanes, work = _lanes(task, values.roots), weight([e.prim for e in task.eqns])
+    found = reduce_plan(task.shape, axes, values.places(), after.places(), _target(out.aval), lanes, work)
     if found is None:
         return None
     kernel = _assemble(a, task, values, after, r, arg, found, task.eqns)
@@ -221,13 +320,8 @@ def _ordered_reduce(a: Analysis, task: Task) -> list[Launch]:
     axes: Ints = eqn.params["axes"]
     order = (*(d for d in range(len(task.shape)) if d not in axes), *axes)
     stored = Var(Aval(tuple(task.shape[d] for d in order), arg.aval.dtype))
-    first = _map(a, task, [arg], task.shape, order, stored)
-    values = Values(a, [], [stored], len(task.shape))
-    after, r = _finish(a, task, values, out)
-    last = tuple(range(len(task.shape) - len(axes), len(task.shape)))
-    found = reduce_plan(stored.aval.shape, last, values.places(), after.places(), _target(out.aval), _lanes(task, [stored]))
-    assert found is not None
-    kernel = _assemble(a, task, values, after, r, stored, found, [])
-    flops = _flops([eqn], arg.aval.size) + _flops(task.epilogue, out.aval.size)
-    read = stored.aval.nbytes + after.bytes_read()
-    return [first, Launch(kernel, found.plan, [stored, *after.roots], [out], read, out.aval.nbytes, flops)]
+    first = _map(a, task, [arg], task.shape, order, stored)._replace(why="the reduced axes are not walked as one")
+    kept = tuple(task.shape[d] for d in range(len(task.shape)) if d not in axes)
+    last = tuple(range(len(kept), len(task.shape)))
+    reduce = Eqn(eqn.prim, [stored], {"axes": last}, eqn.outputs)
+    return [first, *row_launches(Rows(a, [reduce, *task.epilogue], [out], RowSpace(stored.aval.shape, last)))]

@@ -12,10 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Layout", "MapPlan", "Place", "ReducePlan", "apply_view", "collapse", "contiguous", "map_plan", "reduce_plan"]
+__all__ = [
+    "Layout", "MapPlan", "Place", "ReducePlan", "RowPlan", "apply_view", "collapse", "contiguous", "map_plan", "reduce_plan",
+    "row_plan", "split_plans",
+]  # fmt: skip
 
 Ints = tuple[int, ...]
-_GRAIN = 8192  # elements: some microseconds of work, against the 0.3 of waking a thread that spins
+_GRAIN = 24576  # elements that a thread is worth waking for: 5 to 10 microseconds of light work
+_STREAM = 32 * 1024 * 1024  # bytes of an output beyond which it is not kept in cache: who reads it next finds it gone in any case
 _GATHER, _FAR_GATHER, _ROW, _SCRATCH_TURN = 8.0, 16.0, 20.0, 1.5  # costs in vector loads, to choose between rows and cols
 
 
@@ -44,10 +48,14 @@ class MapPlan(NamedTuple):
 
 
 class ReducePlan(NamedTuple):
-    form: str
     modes: tuple[str, ...]
     after: tuple[str, ...]
     out: str
+    plan: np.ndarray
+
+
+class RowPlan(NamedTuple):
+    modes: tuple[str, ...]
     plan: np.ndarray
 
 
@@ -150,35 +158,59 @@ def mode_of(stride: int, itemsize: int) -> str:
     return "unit" if stride == itemsize else "splat" if stride == 0 else "strided"
 
 
-def grain(elements: int) -> int:
-    """Units of so many elements each that are worth a thread; whole vectors, where a unit is an element."""
-    return -(-_GRAIN // (64 * max(elements, 1))) * 64 if elements < 64 else -(-_GRAIN // elements)
+def grain(elements: int, weight: float = 1.0) -> int:
+    """Units of so many elements each that are worth a thread; whole vectors, where a unit is an element.
+
+    `weight` is the work on an element, in that of a kernel that does little more than read and write.
+    """
+    work = max(elements, 1) * weight
+    return -int(-_GRAIN // (64 * work)) * 64 if elements < 64 else max(1, -int(-_GRAIN // work))
 
 
-def _pack(rows: Ints, n: int, m: int, records: Sequence[Sequence[int]], by_columns: bool) -> np.ndarray:
+def _pack(rows: Ints, n: int, m: int, records: Sequence[Sequence[int]], by_columns: bool, weight: float) -> np.ndarray:
     count = math.prod(rows)
     columns = by_columns and count <= 1
-    flat = [n if columns else count, grain(max(m, 1) if columns else n * max(m, 1)), count, len(rows), n, m, *rows]
+    elements = max(m, 1) if columns else n * (max(m, 1) if by_columns else 1)
+    flat = [n if columns else count, grain(elements, weight), count, len(rows), n, m, *rows]
     for record in records:
         flat.extend(record)
     return np.array(flat, np.int64)
 
 
-def map_plan(shape: Ints, places: Sequence[Place], outputs: int) -> MapPlan:
-    """Plan of a map kernel over `shape`; the last `outputs` places are written."""
+def map_plan(shape: Ints, places: Sequence[Place], outputs: int, weight: float = 1.0) -> MapPlan:
+    """Plan of a map kernel over `shape`; the last `outputs` places are written. `weight`: see `grain`."""
     sizes, strides = collapse(shape, [p.strides for p in places])
     if not sizes:  # one element: every operand counts as contiguous, so that the kernel is the usual one
-        plan = _pack((), 1, 0, [(p.offset, p.itemsize, 0) for p in places], True)
+        plan = _pack((), 1, 0, [(p.offset, p.itemsize, 0) for p in places], True, weight)
         return MapPlan(("unit",) * len(places), plan)
-    records = [(p.offset, s[-1], 0, *s[:-1]) for p, s in zip(places, strides, strict=True)]
+    large = [k >= len(places) - outputs and math.prod(sizes) * p.itemsize >= _STREAM for k, p in enumerate(places)]
+    records = [(p.offset, s[-1], past, *s[:-1]) for p, s, past in zip(places, strides, large, strict=True)]
     modes = [mode_of(s[-1], p.itemsize) for p, s in zip(places, strides, strict=True)]
-    return MapPlan(tuple(modes), _pack(sizes[:-1], sizes[-1], 0, records, True))
+    return MapPlan(tuple(modes), _pack(sizes[:-1], sizes[-1], 0, records, True, weight))
+
+
+def row_plan(rows: Ints, n: int, places: Sequence[Place], weight: float = 1.0) -> RowPlan:
+    """Plan of a row kernel: the places' strides go over rows and then along them."""
+    sizes, strides = collapse(rows, [p.strides[:-1] for p in places])
+    modes = tuple(mode_of(p.strides[-1], p.itemsize) for p in places)
+    records = [(p.offset, p.strides[-1], 0, *s) for p, s in zip(places, strides, strict=True)]
+    return RowPlan(modes, _pack(sizes, n, 0, records, False, weight))
+
+
+def split_plans(rows: Ints, n: int, places: Sequence[Place], block: int, weight: float) -> tuple[np.ndarray, np.ndarray]:
+    """Plans of a row kernel run in two parts: blocks of rows, then rows from the results of their blocks."""
+    sizes, strides = collapse(rows, [p.strides[:-1] for p in places])
+    blocks = -(-n // block)
+    records = [(p.offset, p.strides[-1], 0, *s, p.strides[-1] * block) for p, s in zip(places, strides, strict=True)]
+    first = _pack((*sizes, blocks), block, n, records, False, weight)
+    last = _pack(sizes, blocks, -1, [(p.offset, 0, 0, *s) for p, s in zip(places, strides, strict=True)], False, weight)
+    return first, last
 
 
 def reduce_plan(
-    shape: Ints, axes: Ints, reads: Sequence[Place], after: Sequence[Place], out: Place, lanes: int
+    shape: Ints, axes: Ints, reads: Sequence[Place], after: Sequence[Place], out: Place, lanes: int, weight: float = 1.0
 ) -> ReducePlan | None:
-    """Plan of a reduction over `axes`; None when some operand does not walk the reduced axes as one."""
+    """Plan of a reduction over `axes` with the vectors along a kept axis; None where they do better along the rows."""
     kept = [d for d in range(len(shape)) if d not in axes]
     length, along = collapse(tuple(shape[d] for d in axes), [tuple(p.strides[d] for d in axes) for p in reads])
     if len(length) > 1:
@@ -186,16 +218,14 @@ def reduce_plan(
     n, steps = (length[0], [s[0] for s in along]) if length else (1, [0] * len(reads))
     over = [tuple(p.strides[d] for d in kept) for p in reads] + [p.strides for p in (*after, out)]
     sizes, strides = collapse(tuple(shape[d] for d in kept), over)
+    if not sizes or _rows_cost(n, sizes, steps, reads, lanes) <= _cols_cost(n, sizes, steps, strides, reads, lanes):
+        return None
     places = [*reads, *after, out]
     still = [0] * (len(after) + 1)
-    if not sizes or _rows_cost(n, sizes, steps, reads, lanes) <= _cols_cost(n, sizes, steps, strides, reads, lanes):
-        records = [(p.offset, step, 0, *s) for p, step, s in zip(places, steps + still, strides, strict=True)]
-        modes = tuple(mode_of(step, p.itemsize) for step, p in zip(steps, reads, strict=True))
-        return ReducePlan("rows", modes, ("splat",) * len(after), "splat", _pack(sizes, n, 0, records, False))
     records = [(p.offset, s[-1], step, *s[:-1]) for p, step, s in zip(places, steps + still, strides, strict=True)]
     modes = tuple(mode_of(s[-1], p.itemsize) for s, p in zip(strides, places, strict=True))
     k = len(reads)
-    return ReducePlan("cols", modes[:k], modes[k:-1], modes[-1], _pack(sizes[:-1], sizes[-1], n, records, True))
+    return ReducePlan(modes[:k], modes[k:-1], modes[-1], _pack(sizes[:-1], sizes[-1], n, records, True, weight))
 
 
 def _read_cost(stride: int, itemsize: int) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.compile.cache import Recent, kernel_addresses
+from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches
@@ -44,6 +45,7 @@ class Step:
         self.eqn: Eqn | None = None
         self.value: Any = None  # of a fill; None: there are no elements
         self.offset = 0  # of a copy: bytes into what it reads
+        self.equations: list[int] = []  # what it computes: places in the flat program
         self.bytes_read = sum(v.aval.nbytes for v in dict.fromkeys(reads))
         self.bytes_written = sum(v.aval.nbytes for v in writes)
         self.flops = 0
@@ -83,11 +85,12 @@ class MemoryAnalysis(NamedTuple):
 class Executable:
     """A compiled program: `executable(*arrays) -> list of arrays`, the arrays in the order of the program's inputs.
 
-    `steps` tells what is done and why it is not one kernel; `text` shows the kernels; `plan_text()` where values lie.
+    `steps` tells what is done and why it is not one kernel, of the equations of the program `flat`; `text` shows the kernels;
+    `plan_text()` where values lie.
     """
 
     def __init__(self, a: Analysis, steps: list[Step], results: list[Result], memory: Memory, addresses: dict[str, int]):
-        self.program, self.steps, self.results, self.memory = a.program, steps, results, memory
+        self.flat, self.steps, self.results, self.memory = a.program, steps, results, memory
         self.source = Source(a, steps, results, memory, addresses)
         self.run: Callable[..., list] = self.source.function()
 
@@ -114,7 +117,7 @@ class Executable:
 
     def memory_analysis(self) -> MemoryAnalysis:
         """How much memory a call uses, by kind."""
-        inputs = self.program.inputs
+        inputs = self.flat.inputs
         arguments = sum(v.aval.nbytes for v in inputs)
         outputs = sum(r.aval.nbytes for r in self.results)
         alias = sum(inputs[i].aval.nbytes for i in self.memory.donated.values())
@@ -181,7 +184,12 @@ def forget_executables() -> None:
 
 def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
     a, tasks = partition(flatten(program), fusion)
-    steps = [s for t in tasks for s in _steps(a, t)]
+    steps: list[Step] = []
+    for task in tasks:
+        made = _steps(a, task)
+        for step in made:
+            step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns)
+        steps += made
     results = _results(a, steps)
     native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
     kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
@@ -200,14 +208,16 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
         reads = [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var]
         step = Step("host", eqn.prim.name, task.why, reads, eqn.outputs)
         step.eqn = eqn
+        step.flops = library_flops(eqn)
         return [step]
     empty = task.reduce is not None and task.reduce.inputs[0].aval.size == 0
     if empty or all(v.aval.size == 0 for v in task.stored):
         return [_identity(task, v) for v in task.stored]
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
-        way = "a product cannot walk this operand's axes" if task.kind == "dot" else "the reduced axes are not walked as one"
-        steps.append(_kernel_step(launch, launch.kernel.title, task.why if launch.writes == task.stored else [way]))
+        way = "a product cannot walk this operand's axes" if task.kind == "dot" else launch.why
+        why = [way] if way and launch.writes != task.stored else task.why
+        steps.append(_kernel_step(launch, launch.kernel.title, why))
     return steps
 
 
@@ -237,10 +247,10 @@ def _results(a: Analysis, steps: list[Step]) -> list[Result]:
         if not isinstance(root, Var):
             out.append(_literal(steps, root, o.aval))
             continue
-        whole = layout == contiguous(root.aval.shape, root.aval.dtype.itemsize) and root not in taken
-        if whole and made.get(root) == "host":
+        whole = _is_run(layout, o.aval) and o.aval.nbytes == root.aval.nbytes and root not in taken
+        if whole and made.get(root) == "host" and o.aval.shape == root.aval.shape:
             out.append(Result("host", o.aval, root))
-        elif whole and root in made:
+        elif whole and made.get(root, "host") != "host":
             out.append(Result("native", o.aval, root))
         elif o.aval.size == 0 or _is_run(layout, o.aval) or kernel_dtypes([o.aval]):
             out.append(Result("native", o.aval, _copied(steps, root, layout, o.aval)))

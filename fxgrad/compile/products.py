@@ -30,26 +30,19 @@ def product_launches(a: Analysis, task: Task) -> list[Launch]:
         root, lying = a.access(x)
         copies.append(copy_launch(root, lying.transposed(tuple(order)), copy))
         roots[i] = copy
-    strong = eqn.params["strong"]
-    p = layout.product(out.aval.dtype, 0 if strong is None else strong + 1)
     x, y = roots
     assert isinstance(x, Var) and isinstance(y, Var)
-    return copies + _runs(p, {"a": x, "b": y, "c": out})
+    return copies + _runs(layout.product(), {"a": x, "b": y, "c": out})
 
 
 def _runs(p: Product, arrays: dict[str, Var]) -> list[Launch]:
-    x, y, out = (arrays[n] for n in "abc")
-    batches, size = p.outer * p.inner, p.dtype.itemsize
-    read = min(batches * p.m * p.k * size, x.aval.nbytes) + min(batches * p.n * p.k * size, y.aval.nbytes)
-    flops = 2 * batches * p.m * p.n * p.k
-    found = []
+    batches, found = p.outer * p.inner, []
+    read = sum(min(batches * n * p.k * p.dtype.itemsize, arrays[x].aval.nbytes) for n, x in ((p.m, "a"), (p.n, "b")))
     for run in plan_product(p):
-        if run.panels and "p" not in arrays:
-            arrays["p"] = Var(Aval((run.panels,), np.dtype(np.uint8)))
-        pointers = [arrays[n] for n in run.pointers]
-        if run.pointers[-1] == "c":
-            found.append(Launch(run.kernel, run.plan, pointers[:-1], pointers[-1:], read, out.aval.nbytes, flops, run.rows))
-        else:
-            source = pointers[0].aval.nbytes
-            found.append(Launch(run.kernel, run.plan, pointers[:-1], pointers[-1:], source, run.panels, 0))
+        if run.passed:
+            arrays["p"] = Var(Aval((run.passed,), np.dtype(np.uint8)))
+        *reads, write = (arrays[n] for n in run.pointers)
+        multiplies = {"a", "b"} <= set(run.pointers)
+        moved, flops = (read, 2 * batches * p.m * p.n * p.k) if multiplies else (reads[0].aval.nbytes, 0)
+        found.append(Launch(run.kernel, run.plan, reads, [write], moved, write.aval.nbytes, flops, run.rows))
     return found

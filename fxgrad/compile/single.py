@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.compile.cache import kernel_addresses
-from fxgrad.compile.layout import Place, ReducePlan, contiguous, map_plan, reduce_plan
+from fxgrad.compile.layout import Layout, Place, contiguous, map_plan, reduce_plan, row_plan
+from fxgrad.compile.passes import RowSpace
 from fxgrad.ir.types import Aval
-from fxgrad.kernels.spec import Kernel, Op, Operand, Reduce
+from fxgrad.kernels.spec import Fold, Kernel, Op, Operand, Reduce, Stage, weight
 from fxgrad.primitives.base import Primitive
 
 __all__ = ["map_variant", "reduce_variant", "usual_kernels"]
@@ -26,23 +27,27 @@ def _map(
     ndim = out.ndim
     places = [_place(a, s, ndim) for a, s in zip(avals, strides, strict=True)]
     places.append(Place(contiguous(out.shape, out.dtype.itemsize).strides, 0, out.dtype.itemsize))
-    modes, plan = map_plan(out.shape, places, 1)
+    modes, plan = map_plan(out.shape, places, 1, weight([prim]))
     n = len(avals)
     op = Op(prim, tuple(sorted(params.items())), tuple(range(n)), out.dtype)
     operands = [Operand(a.dtype, m) for a, m in zip((*avals, out), modes, strict=True)]
     return Kernel("map", operands[:n], [op], [n], operands[n:]), plan
 
 
-def _reduce(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> tuple[Kernel, ReducePlan] | None:
+def _reduce(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> tuple[Kernel, Any] | None:
     size = x.dtype.itemsize
     target = Place(contiguous(out.shape, out.dtype.itemsize).strides, 0, out.dtype.itemsize)
     found = reduce_plan(x.shape, axes, [Place(strides, 0, size)], [], target, 16 if size <= 4 else 8)
-    if found is None:
+    if found is not None:
+        operand, result = Operand(x.dtype, found.modes[0]), Operand(out.dtype, found.out)
+        return Kernel("cols", [operand], [], [1], [result], Reduce(prim, 0, x.dtype)), found.plan
+    space = RowSpace(x.shape, axes)
+    walk = space.walk(Layout(x.shape, strides), "full")
+    if walk is None:
         return None
-    kernel = Kernel(
-        found.form, [Operand(x.dtype, found.modes[0])], [], [1], [Operand(out.dtype, found.out)], Reduce(prim, 0, x.dtype)
-    )
-    return kernel, found
+    modes, plan = row_plan(space.rows, space.n, [Place(walk, 0, size)])
+    stage = Stage(folds=(Fold(prim, 0, x.dtype),))
+    return Kernel("row", [Operand(x.dtype, modes[0])], [], [1], [Operand(out.dtype, "splat")], stages=[stage]), plan
 
 
 def _ready(kernel: Kernel, plan: Any) -> tuple[int, int]:
@@ -61,7 +66,7 @@ def map_variant(
 def reduce_variant(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> tuple[int, int] | None:
     """The same for a reduction; None when the reduced axes cannot be walked as one."""
     found = _reduce(prim, x, axes, out, strides)
-    return None if found is None else _ready(found[0], found[1].plan)
+    return None if found is None else _ready(*found)
 
 
 def usual_kernels(wanted: Sequence[tuple[Primitive, Sequence[Aval], dict[str, Any], Aval]]) -> list[Kernel]:

@@ -88,7 +88,7 @@ class Source:
 
     # -- tables
 
-    def table(self, numbers: Sequence[int], slots: Sequence[str], check: bool) -> tuple[np.ndarray, Callable[..., int | None]]:
+    def table(self, numbers: Sequence[int], slots: Sequence[str], check: bool) -> Callable[..., int | None]:
         """The native program of these steps, whose slots are these variables."""
         from fxgrad.runtime.launch import bind
 
@@ -99,8 +99,7 @@ class Source:
             place = {name: i for i, name in enumerate(slots)}
             for i in numbers:
                 self._add(table, self.steps[i], place)
-            words = table.finish(team.settings.ctypes.data)
-            self._tables[key] = words, bind(words)
+            self._tables[key] = bind(table.finish(team.settings.ctypes.data))
         return self._tables[key]
 
     def _add(self, table: Table, step: Step, slots: dict[str, int]) -> None:
@@ -255,16 +254,16 @@ class _Writer:
         slots = list(dict.fromkeys([*(s.arguments if check else ()), *(x for x in touched if x != "w")]))
         slots += ["w"] if "w" in touched else []
         self.lines += [line for x in slots if x[0] == "y" for line in self._allocation(int(x[1:]))]
-        words, run = s.table(numbers, slots, check)
+        run = s.table(numbers, slots, check)
         n = self.count["native"]
         self.count["native"] += 1
-        self.scope[f"n{n}"], self.scope[f"p{n}"] = run, words
+        self.scope[f"n{n}"] = run
         call, given = f"n{n}({', '.join(slots)})", f"({', '.join(slots)},)" if slots else "()"
         self.lines += [f"s = {call}", "while s is not None:"]
         if check and s.arguments:
             names = ", ".join(s.arguments)
             self.lines += ["    if s == -1:", *(f"        {x}" for x in self._unfit(names, call)), "        continue"]
-        self.lines.append(f"    s = resume(p{n}, s, {given})")
+        self.lines.append(f"    s = resume(n{n}, s, {given})")
 
     def _unfit(self, names: str, call: str) -> list[str]:
         if self.unfit is not None:

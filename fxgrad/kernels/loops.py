@@ -5,8 +5,10 @@ sizes, and the range of the outermost dimension to work on (rows, or columns whe
 
 The plan: `[extent, grain, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand, literals...]`; a
 record is `[offset, vector stride, loop stride, outer strides...]`, all in bytes; a literal has eight bytes, its value first. `n`
-runs along the vectors; `m` is the reduced length of `cols`. Every plan begins with `extent`, the number of units that lo and hi
-count, and `grain`, the least number of units that are worth a thread (0: never split).
+runs along the vectors; `m` is the reduced length of `cols`, and says how a `row` kernel is split (row.py). The loop stride is
+that of `cols` along the reduced axis; of an output of `map`, not 0 asks for stores that bypass the caches. Every plan begins
+with `extent`, the number of units that lo and hi count, and `grain`, the least number of units that are worth a thread (0: never
+split).
 Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 """
 
@@ -312,6 +314,24 @@ class Lanes:
         name = f"llvm.masked.scatter.{self._suffix(x.dtype)}.v{self.lanes}p0"
         self._call(name, ir.VoidType(), self.memory(x), self._addresses(pointer, offsets), align, mask)
 
+    def store_streaming(self, v: ir.Value, pointer: ir.Value, dtype: np.dtype, stream: ir.Value) -> None:
+        """Store a vector, in pieces of 16 bytes that bypass the caches if `stream` holds (the pointer is then so aligned)."""
+        b = self.b
+        plain, past, join = (b.append_basic_block(n) for n in ("cached", "streaming", "done"))
+        b.cbranch(stream, past, plain)
+        b.position_at_end(plain)
+        b.store(v, pointer, align=dtype.itemsize)
+        b.branch(join)
+        b.position_at_end(past)
+        piece = 16 // dtype.itemsize
+        hint = b.module.add_metadata([I32(1)])
+        undefined = ir.Constant(v.type, ir.Undefined)
+        for s in range(0, self.lanes, piece):
+            part = b.shuffle_vector(v, undefined, splat_constant(I32, piece, range(s, s + piece)))
+            b.store(part, b.gep(pointer, [i64(s)], source_etype=memory_type(dtype)), align=16).set_metadata("nontemporal", hint)
+        b.branch(join)
+        b.position_at_end(join)
+
     def load_splat(self, pointer: ir.Value, dtype: np.dtype) -> Vec:
         scalar = self.b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
         return self.register(self.splat(scalar), dtype)
@@ -386,13 +406,15 @@ class Row:
         ]
         return values, full, mask_phi
 
-    def store(self, values: Sequence[Vec], i: ir.Value, full: ir.Value, mask: ir.Value) -> None:
-        """Write the vectors at position i."""
+    def store(
+        self, values: Sequence[Vec], i: ir.Value, full: ir.Value, mask: ir.Value, streams: Sequence[ir.Value | None] = ()
+    ) -> None:
+        """Write the vectors at position i; where the flag in `streams` is set, past the caches."""
         b, lanes = self.lanes.b, self.lanes
         unit = []
         for k, (x, o) in enumerate(zip(values, self.operands, strict=True)):
             if o.mode == "unit":
-                unit.append((lanes.memory(x), self._at(k, i), o.dtype))
+                unit.append((lanes.memory(x), self._at(k, i), o.dtype, streams[k] if streams else None))
             else:
                 lanes.scatter(x, self._at(k, i), self.offsets[k], mask)
         if not unit:
@@ -400,11 +422,14 @@ class Row:
         whole, part, join = (b.append_basic_block(n) for n in ("store", "store_part", "stored"))
         b.cbranch(full, whole, part).set_weights(_LIKELY)
         b.position_at_end(whole)
-        for v, pointer, dtype in unit:
-            b.store(v, pointer, align=dtype.itemsize)
+        for v, pointer, dtype, stream in unit:
+            if stream is None:
+                b.store(v, pointer, align=dtype.itemsize)
+            else:
+                lanes.store_streaming(v, pointer, dtype, stream)
         b.branch(join)
         b.position_at_end(part)
-        for v, pointer, dtype in unit:
+        for v, pointer, dtype, _ in unit:
             align = ir.Constant(I32, dtype.itemsize)
             lanes._call(f"llvm.masked.store.{lanes._suffix(dtype)}.p0", ir.VoidType(), v, pointer, align, mask)
         b.branch(join)
@@ -454,6 +479,12 @@ def pick(lanes: Lanes, values: Sequence[Vec], refs: Sequence[Ref]) -> list[Vec]:
     return [lanes.value(r, values) for r in refs]
 
 
+def _streams(b: ir.IRBuilder, pointer: ir.Value, wanted: ir.Value) -> ir.Value:
+    """Whether a row of an output goes past the caches: the plan wants it, and it is aligned for it."""
+    aligned = b.icmp_unsigned("==", b.and_(b.ptrtoint(pointer, I64), i64(15)), i64(0))
+    return b.and_(b.icmp_signed("!=", wanted, i64(0)), aligned)
+
+
 def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     """Row by row: vectors of the operands, the operations, vectors of the results."""
     operands, n_in = kernel.operands, len(kernel.inputs)
@@ -464,12 +495,14 @@ def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     strides = nest.plan.vector_strides
     reads = Row(lanes, kernel.inputs, pointers[:n_in], strides[:n_in])
     writes = Row(lanes, kernel.outputs, pointers[n_in:], strides[n_in:])
+    streams = [_streams(b, p, s) for p, s in zip(pointers[n_in:], nest.plan.loop_strides[n_in:], strict=True)]
     loop = Loop(b, lo, hi, lanes.lanes)
     values, full, mask = reads.load(loop.i, hi)
     emit_ops(lanes, kernel.ops, values)
-    writes.store(pick(lanes, values, kernel.results), loop.i, full, mask)
+    writes.store(pick(lanes, values, kernel.results), loop.i, full, mask, streams)
     loop.end()
     nest.end()
+    b.fence("seq_cst")  # what went past the caches is there before anybody is told of it
     b.ret_void()
 
 
@@ -477,12 +510,12 @@ def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
     if hasattr(kernel, "emit"):
         return kernel.emit(module, name)
-    from fxgrad.kernels import reduction
+    from fxgrad.kernels import reduction, row
 
     fn = ir.Function(module, KERNEL_TYPE, name)
     fn.linkage = "internal"
     fn.attributes.add("nounwind")
     fn.attributes.add("optsize")  # no unrolling beside the lanes spelled out: a third less to compile, nothing slower
     b = ir.IRBuilder(fn.append_basic_block("entry"))
-    {"map": emit_map, "rows": reduction.emit_rows, "cols": reduction.emit_cols}[kernel.form](kernel, fn, b)
+    {"map": emit_map, "row": row.emit_row, "cols": reduction.emit_cols}[kernel.form](kernel, fn, b)
     return fn

@@ -73,7 +73,7 @@ class _Product(Frame):
     def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int):
         super().__init__(module, name, dtype, k_block, "ab")
         self.block = block = register_block(dtype)
-        self.tiles = {r: emit_panel(module, f"{name}_{r}", dtype, block, r) for r in (block.rows, block.few)}
+        self.tiles = [emit_panel(module, f"{name}_{r}", dtype, block, r) for r in (block.rows, block.few)]
         self.pack = pack_function(module, dtype)
         self.rows_packed = _PANELS * block.rows
         b, way = self.b, self.p["pack_b"]
@@ -154,42 +154,41 @@ class _Product(Frame):
         return [b.select(packed, x, y) for x, y in pairs]
 
     def _rows(self, start: ir.Value, stop: ir.Value) -> None:
-        """Panels of rows, as high as fits; packed several at a time, so that what lies side by side is read together."""
-        b = self.b
+        """Panels of rows; where they are packed, several at a time, so that what lies side by side is read together."""
+        b, size, (first_row, row, column) = self.b, i64(self.size), self.x
         several = Loop(b, start, stop, self.rows_packed)
         stop = smaller(b, stop, b.add(several.i, i64(self.rows_packed)))
-        start, packed = several.i, self.panels_a
-        height = i64(self.block.rows)
-        whole = b.add(start, b.mul(b.sdiv(b.sub(stop, start), height), height))
-        start, packed = self._panels(self.block.rows, start, whole, packed)
-        self._panels(self.block.few, start, stop, packed)
+        source = at(b, at(b, first_row, b.mul(several.i, row)), b.mul(self.k, column))
+        with b.if_then(self.packs_a):
+            lines = b.sub(stop, several.i)
+            b.call(self.pack, [source, row, column, lines, self.length, self.panels_a, i64(self.block.rows)])
+        pairs = ((self.panels_a, source), (size, row), (i64(self.block.rows * self.size), column))
+        place, a_row, a_k = (b.select(self.packs_a, x, y) for x, y in pairs)
+        target = at(b, at(b, self.z.start, b.mul(several.i, self.z.row)), b.mul(self.j, size))
+        self._panels((several.i, stop), place, a_row, a_k, target)
         with b.if_then(self.last):
             self.repair((several.i, stop), (self.j, b.add(self.j, self.width)))
         several.end()
 
-    def _panels(self, height: int, start: ir.Value, stop: ir.Value, packed: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """All panels of one height, packed from `packed` on; the row and the packed place after them."""
-        b, size, (first_row, row, column) = self.b, i64(self.size), self.x
-        source = at(b, at(b, first_row, b.mul(start, row)), b.mul(self.k, column))
-        with b.if_then(b.and_(self.packs_a, b.icmp_signed("<", start, stop))):
-            b.call(self.pack, [source, row, column, b.sub(stop, start), self.length, packed, i64(height)])
-        pitch = b.mul(i64(height), size)
-        panel = b.mul(self.length, pitch)
-        pairs = ((packed, source), (size, row), (pitch, column))
-        place, a_row, a_k = (b.select(self.packs_a, x, y) for x, y in pairs)
-        step = b.select(self.packs_a, panel, b.mul(i64(height), a_row))
-        target = at(b, at(b, self.z.start, b.mul(start, self.z.row)), b.mul(self.j, size))
-        lying = b.icmp_signed("==", a_k, size)  # rows run along lines; else the panel is one run of memory, or strides over it
-        line, line_step = b.select(lying, a_row, i64(LINE)), b.select(lying, i64(LINE), i64(height * LINE))
-        loop = Loop(b, start, stop, height, [place, packed, target])
-        place, after, target = loop.carried
-        following = at(b, place, step)
+    def _panels(self, rows: tuple[ir.Value, ir.Value], place: ir.Value, a_row: ir.Value, a_k: ir.Value, target: ir.Value) -> None:
+        """Panels of full height, then low ones; packed, the low ones share one of full height."""
+        b, full = self.b, self.block.rows
+        lying = b.icmp_signed("==", a_k, i64(self.size))  # rows run along lines; else a panel is one run, or strides over it
+        line, line_step = b.select(lying, a_row, i64(LINE)), b.select(lying, i64(LINE), i64(full * LINE))
         first = b.icmp_signed("==", self.k, i64(0))
-        count = smaller(b, i64(height), b.sub(stop, loop.i))
+        panel = b.select(self.packs_a, b.mul(self.length, a_k), b.mul(i64(full), a_row))
+        loop = Loop(b, *rows, None, [place, target])
+        place, target = loop.carried
+        count = b.sub(rows[1], loop.i)
+        high = b.icmp_signed(">=", count, i64(full))
+        height = b.select(high, i64(full), i64(self.block.few))
+        following = at(b, place, b.select(high, panel, b.mul(height, a_row)))
         sizes = [self.z.row, count, self.length, self.width, first]
-        b.call(self.tiles[height], [place, a_row, a_k, *self.right, target, *sizes, following, line, line_step])
-        loop.end([following, at(b, after, panel), at(b, target, b.mul(i64(height), self.z.row))])
-        return loop.i, loop.carried[1]
+        with b.if_else(high) as ways:
+            for way, tile in zip(ways, self.tiles, strict=True):
+                with way:
+                    b.call(tile, [place, a_row, a_k, *self.right, target, *sizes, following, line, line_step])
+        loop.end([following, at(b, target, b.mul(height, self.z.row))], b.add(loop.i, height))
 
 
 def aligned(b: ir.IRBuilder, pointer: ir.Value) -> ir.Value:

@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad.kernels.matmul import (
     ALONG,
     APART,
+    DOT_BLOCKS,
     IN_PLACE,
     MATVEC_ROWS,
     PLAN,
@@ -19,6 +20,7 @@ from fxgrad.kernels.matmul import (
     MatvecKernel,
     PackKernel,
     ProductKernel,
+    SumKernel,
     block_length,
 )
 
@@ -26,7 +28,7 @@ __all__ = ["SUPPORTED", "Matrix", "Product", "Run", "plan_product"]
 
 SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
 _ROWS, _COLUMNS = 48, 64  # in a unit of work: multiples of every register block
-_WORTH = 1 << 18  # multiply-adds that are worth a thread: ten microseconds or so
+_COMPUTED, _STREAMED = 1 << 19, 1 << 14  # multiply-adds that are worth a thread, of operands in registers or from memory
 _WHOLE = 1 << 21  # those of a batch that is one unit of work
 _THIN = 64  # rows from which on packing b pays
 _IN_PLACE_BYTES = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
@@ -71,7 +73,7 @@ class Product(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of a kernel: its plan and its pointers, each a, b, c or p, the memory for panels, which has `panels` bytes.
+    """One run of a kernel: its plan, its pointers, each a, b, c or p: memory that the first run writes, of `passed` bytes.
 
     `rows` = (units, unit, rows of a batch), if the result has no gaps and its units of work are rows: unit u is, of batch
     u // units, the rows from (u % units) * unit on.
@@ -80,7 +82,7 @@ class Run(NamedTuple):
     kernel: ProductKernel
     plan: np.ndarray
     pointers: str
-    panels: int = 0
+    passed: int = 0
     rows: tuple[int, int, int] | None = None
 
 
@@ -94,19 +96,34 @@ def plan_product(product: Product) -> list[Run]:
     if p.m == 1 < p.n and _suits_matvec(p.transposed):
         p, swapped = p.transposed, not swapped
     pointers = "bac" if swapped else "abc"
-    if p.m == p.n == 1 and p.k > block_length(p.dtype) and p.a.column == p.b.row == size:
-        units = {"extent": p.outer * p.inner, "units": 1, "unit": 1, "grain": _grain(p.k)}
-        return [Run(DotKernel(p.dtype), _fields(p, units), pointers)]
+    if p.m == p.n == 1 and p.a.column == p.b.row == size:
+        return _dot(p, pointers)
     if p.n == 1 < p.m and _suits_matvec(p):
         count = -(-p.m // MATVEC_ROWS)
-        units = {"extent": p.outer * p.inner * count, "units": count, "unit": MATVEC_ROWS, "grain": _grain(MATVEC_ROWS * p.k)}
+        grain = _grain(MATVEC_ROWS * p.k, _STREAMED)
+        units = {"extent": p.outer * p.inner * count, "units": count, "unit": MATVEC_ROWS, "grain": grain}
         return [Run(MatvecKernel(p.dtype), _fields(p, units), pointers, rows=_rows(p, units, swapped))]
     return _matmul(p, swapped)
 
 
-def _grain(multiply_adds: int) -> int:
-    """Units of so many multiply-adds, each with a number from memory or not, that are worth a thread."""
-    return -(-_WORTH // multiply_adds)
+def _dot(p: Product, pointers: str) -> list[Run]:
+    """A dot product: at once, or, if it is long, first the sums of its blocks, which any number of threads can compute."""
+    batches, blocks, size = p.outer * p.inner, -(-p.k // block_length(p.dtype)), p.dtype.itemsize
+    if blocks <= DOT_BLOCKS:
+        units = {"extent": batches, "units": 1, "unit": 1, "grain": _grain(p.k, _STREAMED)}
+        return [Run(DotKernel(p.dtype), _fields(p, units), pointers)]
+    parts = Matrix(0, p.inner * blocks * size, blocks * size, size, size)
+    units = {"extent": batches * blocks, "units": blocks, "unit": 1, "grain": _grain(block_length(p.dtype), _STREAMED)}
+    first = Run(
+        DotKernel(p.dtype), _fields(p._replace(c=parts), units | {"parts": 1}), pointers[:2] + "p", batches * blocks * size
+    )
+    units = {"extent": batches, "units": 1, "unit": 1, "grain": _grain(blocks, _STREAMED)}
+    return [first, Run(SumKernel(p.dtype), _fields(p._replace(k=blocks, a=parts), units), "pc")]
+
+
+def _grain(multiply_adds: int, worth: int) -> int:
+    """Units of so many multiply-adds that are worth a thread."""
+    return -(-worth // multiply_adds)
 
 
 def _rows(p: Product, units: dict[str, int], swapped: bool) -> tuple[int, int, int] | None:
@@ -149,10 +166,9 @@ def _matmul(p: Product, swapped: bool) -> list[Run]:
     values = units | {"pack_a": pack_a, "pack_b": way, "stretch": stretch}
     if way != APART:
         return [Run(MatmulKernel(p.dtype), _fields(p, values), "bac" if swapped else "abc", rows=_rows(p, units, swapped))]
-    packing, size, strides = _apart(p)
-    product = Run(
-        MatmulKernel(p.dtype), _fields(p, values | strides), "bapc" if swapped else "abpc", size, _rows(p, units, swapped)
-    )
+    packing, strides = _apart(p)
+    order, rows = "bapc" if swapped else "abpc", _rows(p, units, swapped)
+    product = Run(MatmulKernel(p.dtype), _fields(p, values | strides), order, rows=rows)
     return [packing._replace(pointers="ap" if swapped else "bp"), product]
 
 
@@ -164,7 +180,13 @@ def _units(p: Product) -> dict[str, int]:
         by_columns, length, unit = False, p.m, p.m
     count = -(-length // unit)
     work = unit * p.k * (p.m if by_columns else p.n)
-    return {"extent": p.outer * p.inner * count, "units": count, "unit": unit, "by_columns": by_columns, "grain": _grain(work)}
+    return {
+        "extent": p.outer * p.inner * count,
+        "units": count,
+        "unit": unit,
+        "by_columns": by_columns,
+        "grain": _grain(work, _COMPUTED),
+    }
 
 
 def _packing(p: Product) -> int:
@@ -176,8 +198,8 @@ def _packing(p: Product) -> int:
     return ALONG if several or p.m <= 2 * _ROWS else APART
 
 
-def _apart(p: Product) -> tuple[Run, int, dict[str, int]]:
-    """The packing of b apart, the bytes of its panels, and how they lie."""
+def _apart(p: Product) -> tuple[Run, dict[str, int]]:
+    """The packing of b apart, and how the panels lie."""
     size, padded = p.dtype.itemsize, -(-p.n // _COLUMNS) * _COLUMNS
     outer, inner = (n if s else 1 for n, s in ((p.outer, p.b.outer), (p.inner, p.b.inner)))
     one = padded * p.k * size
@@ -185,9 +207,15 @@ def _apart(p: Product) -> tuple[Run, int, dict[str, int]]:
     strides["panels_outer"] = one * inner * (outer > 1)
     unit = min(max(padded // 8 // _COLUMNS, 1), 4) * _COLUMNS
     count = -(-p.n // unit)
-    units = {"extent": outer * inner * count, "units": count, "unit": unit, "inner": inner, "grain": _grain(unit * p.k)}
+    units = {
+        "extent": outer * inner * count,
+        "units": count,
+        "unit": unit,
+        "inner": inner,
+        "grain": _grain(unit * p.k, _STREAMED),
+    }
     total = outer * inner * one + 64
-    return Run(PackKernel(p.dtype), _fields(p, strides | units), "bp", total), total, strides
+    return Run(PackKernel(p.dtype), _fields(p, strides | units), "bp", total), strides
 
 
 def _fields(p: Product, values: dict[str, int]) -> np.ndarray:

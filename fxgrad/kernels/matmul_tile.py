@@ -16,8 +16,8 @@ from fxgrad.kernels.loops import I1, I8, I32, I64, PTR, Lanes, Loop, i64, memory
 from fxgrad.kernels.vector import _target_features
 
 __all__ = [
-    "LINE", "Block", "Tile", "at", "concatenate", "helper_function", "internal_function",
-    "masks_are_free", "pack_function", "parts_of_batches", "prefetch", "register_block", "smaller", "transpose_quads",
+    "LINE", "Block", "Tile", "at", "concatenate", "helper_function", "internal_function", "masks_are_free", "pack_function",
+    "parts_of_batches", "prefetch", "register_block", "smaller", "store_masked", "transpose_quads",
 ]  # fmt: skip
 
 LINE = 64  # bytes of a line of the cache

@@ -1,10 +1,11 @@
-"""Reduction kernels: one fixed tree, two loop orders.
+"""Reductions: one fixed tree, two loop orders; and the kernels that reduce across the vectors.
 
 The tree depends on the number n of reduced elements alone. With L lanes (32 for dtypes up to four bytes, else 16) and blocks of
 256*L elements: lane l of a block takes elements l, l+L, l+2L, ... in order, starting from the identity; lanes are combined by
-halves (l with l+L/2, then l+L/4, ...); blocks from left to right. `rows` runs vectors along the reduced axis and keeps the
-lanes in registers; `cols` runs vectors along a kept axis and keeps the L partial results of each column in a scratch. Both
-compute the same tree, so which of them runs changes no bit; combining with the identity, or leaving it out, changes none either.
+halves (l with l+L/2, then l+L/4, ...); blocks from left to right. `row` kernels (row.py) run vectors along the reduced axis and
+keep the lanes in registers; `cols` runs vectors along a kept axis and keeps the L partial results of each column in a scratch.
+Both compute the same tree, so which of them runs changes no bit; combining with the identity, or leaving it out, changes none
+either.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from llvmlite import ir
 
 from fxgrad.kernels import language
 from fxgrad.kernels.loops import I8, I32, PTR, Lanes, Loop, Nest, Row, emit_ops, i64, memory_type, pick, splat_constant
-from fxgrad.kernels.spec import Kernel, Reduce, lanes_of_reduction, reduction_block
+from fxgrad.kernels.spec import Fold, Kernel, Reduce, lanes_of_reduction, reduction_block
 from fxgrad.kernels.vector import Vec, constant
 
 _SCRATCH = 256 * 1024  # bytes of partial results of a `cols` kernel: in L2, since memory pages like long rows (measured)
@@ -25,7 +26,7 @@ _SCRATCH = 256 * 1024  # bytes of partial results of a `cols` kernel: in L2, sin
 class Combiner:
     """The combining operation of a reduction, and its identity; nothing is launched for empty arrays."""
 
-    def __init__(self, b: ir.IRBuilder, reduce: Reduce):
+    def __init__(self, b: ir.IRBuilder, reduce: Reduce | Fold):
         self.b, self.reduce, self.dtype = b, reduce, reduce.dtype
         identity = reduce.prim.identity
         assert identity is not None
@@ -61,65 +62,6 @@ def finish(kernel: Kernel, lanes: Lanes, total: Vec, after: list[Vec]) -> list[V
     values: list[Any] = [None] * (len(kernel.inputs) + len(kernel.ops)) + [total, *after]
     emit_ops(lanes, kernel.reduce.epilogue, values)
     return pick(lanes, values, kernel.results)
-
-
-# ---- along the vectors ---------------------------------------------------------------------------------------------------
-
-
-def emit_rows(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
-    """One result for each row, its lanes in registers that take turns."""
-    reduce = kernel.reduce
-    assert reduce is not None
-    operands, n_in, n_after = kernel.operands, len(kernel.inputs), len(reduce.after)
-    nest, combine = Nest(b, fn, len(operands), kernel.scalars), Combiner(b, reduce)
-    lanes, single = (Lanes(b, n, nest.plan.literals, kernel.scalars) for n in (kernel.lanes, 1))
-    n = nest.plan.n
-    pointers = nest.begin()
-    reads = Row(lanes, kernel.inputs, pointers[:n_in], nest.plan.vector_strides[:n_in])
-    total = _blocks(kernel, reads, combine, n, single)
-    after = [single.load_splat(p, o.dtype) for o, p in zip(reduce.after, pointers[n_in : n_in + n_after], strict=True)]
-    results = finish(kernel, single, total, after)
-    for x, pointer, o in zip(results, pointers[n_in + n_after :], kernel.outputs, strict=True):
-        b.store(single.memory(x), pointer, align=o.dtype.itemsize)
-    nest.end()
-    b.ret_void()
-
-
-def _blocks(kernel: Kernel, reads: Row, combine: Combiner, n: ir.Value, single: Lanes) -> Vec:
-    """The blocks of a row from left to right."""
-    b, dtype = combine.b, combine.dtype
-    block = reduction_block(dtype)
-    outer = Loop(b, i64(0), n, block, [combine.identity(single).v])
-    stop = minimum(b, b.add(outer.i, i64(block)), n)
-    result = combine.halves(_lanes_of_block(kernel, reads, combine, outer.i, stop))
-    outer.end([combine(Vec(b, outer.carried[0], dtype), result).v])
-    return Vec(b, outer.carried[0], dtype)
-
-
-def _lanes_of_block(kernel: Kernel, reads: Row, combine: Combiner, start: ir.Value, stop: ir.Value) -> Vec:
-    """A block's lanes, combined down to one register.
-
-    The body is emitted once; the registers rotate, so that each vector meets the one that is its turn. The number of turns
-    is rounded up to whole rotations, the vectors beyond the end being identities.
-    """
-    b, lanes, dtype = combine.b, reads.lanes, combine.dtype
-    assert kernel.reduce is not None
-    count = lanes_of_reduction(dtype) // lanes.lanes
-    length = b.sub(stop, start)
-    whole = b.mul(b.sdiv(b.add(length, i64(count * lanes.lanes - 1)), i64(count * lanes.lanes)), i64(count * lanes.lanes))
-    identity = combine.identity(lanes)
-    loop = Loop(b, start, b.add(start, whole), lanes.lanes, [identity.v] * count)
-    values, _, mask = reads.load(loop.i, stop)
-    emit_ops(lanes, kernel.ops, values)
-    (x,) = pick(lanes, values, [kernel.reduce.arg])
-    kept = Vec(b, b.select(mask, x.v, identity.v), dtype)
-    first, *others = loop.carried
-    loop.end([*others, combine(Vec(b, first, dtype), kept).v])
-    registers = [Vec(b, v, dtype) for v in loop.carried]
-    while len(registers) > 1:
-        half = len(registers) // 2
-        registers = [combine(x, y) for x, y in zip(registers[:half], registers[half:], strict=True)]
-    return registers[0]
 
 
 # ---- across the vectors --------------------------------------------------------------------------------------------------
@@ -262,4 +204,4 @@ class _Tile:
         loop.end()
 
 
-__all__ = ["emit_cols", "emit_rows"]
+__all__ = ["Combiner", "emit_cols", "minimum"]

@@ -12,7 +12,25 @@ kernel map(a: f32 unit, b: f32 splat, s0: f32 literal) -> (f32 unit) {
 }
 ```
 The mode of an operand tells how it lies along the axis the vectors run along: `unit` is contiguous, `splat` one element for all,
-`strided` anything else. Forms: `map`; `rows` reduces along the vectors' axis, `cols` along another one.
+`strided` anything else. Forms: `map`; `cols` reduces along an axis that the vectors do not run along; `row` walks the rows of its
+space one by one, each in several passes:
+
+```
+kernel row(a: f32 unit) -> (f32 unit) {
+  pass
+    r0: f32 = reduce max a
+  pass
+    t1: f32 = sub a r0
+    t2: f32 = exp t1
+    r3: f32 = reduce sum t2
+    keep t2
+  pass
+    t4: f32 = div t2 r3
+    store 0 t4
+}
+```
+A `keep` puts a value aside for later passes; operations between the passes (`u`) are done once a row. What has one value for each
+row is written at the end of the row (`return`), and comes last among the outputs.
 
 The value of a literal is no part of the structure: it is read from the end of the launch's plan, so that another learning rate
 compiles nothing. Literals are numbered by position, equal ones apart: which of them happen to be equal is no structure either.
@@ -29,7 +47,10 @@ import numpy as np
 from fxgrad.ir.types import Lit, short_name
 from fxgrad.primitives.base import Primitive
 
-__all__ = ["KERNEL_FORMAT", "Kernel", "Op", "Operand", "Reduce", "Scalar", "lanes_of_reduction", "reduction_block"]
+__all__ = [
+    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Reduce", "Scalar", "Stage", "cost", "lanes_of_reduction",
+    "reduction_block", "weight",
+]  # fmt: skip
 
 _FOLDED = ("floordiv", "rem")  # of integers: a constant divisor becomes a product, a variable one 10 times the work
 
@@ -65,7 +86,7 @@ class Op(NamedTuple):
 
 
 class Reduce(NamedTuple):
-    """The reduction at the end of a `rows` or `cols` kernel, and what happens to each result before it is stored.
+    """The reduction at the end of a `cols` kernel, and what happens to each result before it is stored.
 
     `after` are operands over the kept axes, `epilogue` the operations on them and the reduced value. Values are numbered
     on: the reduced value, the operands `after`, the epilogue's operations.
@@ -78,13 +99,41 @@ class Reduce(NamedTuple):
     epilogue: tuple[Op, ...] = ()
 
 
+class Fold(NamedTuple):
+    """A reduction of a pass: `prim` over the values `arg` of dtype `dtype`."""
+
+    prim: Primitive
+    arg: Ref
+    dtype: np.dtype
+
+
+class Stage(NamedTuple):
+    """A part of a `row` kernel: operations on what a row has one value of, then a pass over the row's elements.
+
+    `stores` are (value, output) pairs, `keeps` the values put aside for later passes. Values are numbered in the order
+    `before`, `ops`, `folds`, stage after stage. The last stage may have no pass.
+    """
+
+    before: tuple[Op, ...] = ()
+    ops: tuple[Op, ...] = ()
+    folds: tuple[Fold, ...] = ()
+    stores: tuple[tuple[Ref, int], ...] = ()
+    keeps: tuple[int, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        return bool(self.folds or self.stores or self.keeps)
+
+
 class Kernel:
     """A kernel in full: values are numbered inputs first, then operations in order.
 
+    `map` and `cols` have `ops` and `results`, one for each output. A `row` kernel has `stages`, which store the leading
+    outputs; its `results` are the values of the other ones, one a row.
     `literals` are the values of its literals, which are no part of its text; `bind` writes them into a plan.
     """
 
-    __slots__ = ("_digest", "_text", "form", "inputs", "literals", "ops", "outputs", "reduce", "results", "scalars")
+    __slots__ = ("_digest", "_text", "form", "inputs", "literals", "ops", "outputs", "reduce", "results", "scalars", "stages")
 
     def __init__(
         self,
@@ -94,6 +143,7 @@ class Kernel:
         results: Sequence[Ref],
         outputs: Sequence[Operand],
         reduce: Reduce | None = None,
+        stages: Sequence[Stage] = (),
     ):
         self.form, self.inputs, self.outputs = form, tuple(inputs), tuple(outputs)
         self.literals: list[np.generic] = []
@@ -102,6 +152,7 @@ class Kernel:
         self.reduce = reduce and reduce._replace(
             arg=self._slot(reduce.arg), epilogue=self._without_literals(reduce.epilogue)
         )  # fmt: skip
+        self.stages = tuple(map(self._stage, stages))
         self.scalars = tuple(v.dtype for v in self.literals)
         self._text: str | None = None
         self._digest: str | None = None
@@ -118,6 +169,14 @@ class Kernel:
             for op in ops
         )
 
+    def _stage(self, s: Stage) -> Stage:
+        return s._replace(
+            before=self._without_literals(s.before),
+            ops=self._without_literals(s.ops),
+            folds=tuple(f._replace(arg=self._slot(f.arg)) for f in s.folds),
+            stores=tuple((self._slot(r), out) for r, out in s.stores),
+        )
+
     def bind(self, plan: np.ndarray) -> np.ndarray:
         """The plan with the literals' values at its end, eight bytes each."""
         if not self.literals:
@@ -130,14 +189,29 @@ class Kernel:
         return self.inputs + (self.reduce.after if self.reduce else ()) + self.outputs
 
     @property
+    def all_ops(self) -> list[Op]:
+        """Every operation but the reductions."""
+        ops = [*self.ops, *(self.reduce.epilogue if self.reduce else ())]
+        return ops + [op for s in self.stages for op in (*s.before, *s.ops)]
+
+    @property
+    def folds(self) -> list[Fold]:
+        """The reductions of a `row` kernel."""
+        return [f for s in self.stages for f in s.folds]
+
+    @property
+    def splits(self) -> bool:
+        """Whether a row can be cut into blocks: it has one pass, with reductions."""
+        return bool(self.folds) and sum(s.passes for s in self.stages) == 1 and not any(s.keeps for s in self.stages)
+
+    @property
     def lanes(self) -> int:
         """Elements handled at a time: 16, or 8 when any of them has eight bytes."""
-        dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.ops]
-        dtypes += [
-            a.dtype if isinstance(a, Scalar) else a.aval.dtype for op in self.ops for a in op.args if not isinstance(a, int)
-        ]
+        dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.all_ops] + [f.dtype for f in self.folds]
+        literals = [a for op in self.all_ops for a in op.args if not isinstance(a, int)]
+        dtypes += [a.dtype if isinstance(a, Scalar) else a.aval.dtype for a in literals]
         if self.reduce:
-            dtypes += [self.reduce.dtype] + [op.dtype for op in self.reduce.epilogue]
+            dtypes.append(self.reduce.dtype)
         return 16 if all(d.itemsize <= 4 for d in dtypes) else 8
 
     @property
@@ -146,6 +220,8 @@ class Kernel:
         names = [op.prim.name for op in self.ops]
         if self.reduce:
             names += [self.reduce.prim.name, *(op.prim.name for op in self.reduce.epilogue)]
+        for s in self.stages:
+            names += [op.prim.name for op in (*s.before, *s.ops)] + [f.prim.name for f in s.folds]
         return " ".join(names) or "copy"
 
     @property
@@ -162,6 +238,19 @@ class Kernel:
 
     def __repr__(self) -> str:
         return self.text
+
+
+_SLOW = frozenset(("div", "lin_div", "sqrt", "rsqrt"))
+
+
+def cost(prim: Primitive) -> int:
+    """What an operation on a vector costs, in cheap operations."""
+    return 20 if not prim.cheap else 8 if prim.name in _SLOW else 1
+
+
+def weight(prims: Sequence[Primitive]) -> float:
+    """What a kernel of these operations takes, in the time of one that does little more than read and write."""
+    return 1 + sum(map(cost, prims)) / 16
 
 
 def lanes_of_reduction(dtype: np.dtype) -> int:
@@ -200,27 +289,51 @@ def _format_op(name: str, op: Op, names: Sequence[str]) -> str:
     return f"  {name}: {short_name(op.dtype)} = {op.prim.name}{format_params(op.params)} {args}".rstrip()
 
 
+def _signature(operands: Sequence[Operand], labels: Sequence[str]) -> str:
+    return ", ".join(f"{n}: {short_name(o.dtype)} {o.mode}" for n, o in zip(labels, operands, strict=True))
+
+
 def _format(kernel: Kernel) -> str:
     names = [_operand_name(i) for i in range(len(kernel.inputs))]
-
-    def signature(operands: Sequence[Operand], labels: Sequence[str]) -> str:
-        return ", ".join(f"{n}: {short_name(o.dtype)} {o.mode}" for n, o in zip(labels, operands, strict=True))
-
-    lines = []
+    lines, extra = [], ""
     for i, op in enumerate(kernel.ops):
         lines.append(_format_op(f"t{i}", op, names))
         names.append(f"t{i}")
-    r, extra = kernel.reduce, ""
+    r = kernel.reduce
     if r:
         lines.append(f"  r: {short_name(r.dtype)} = reduce {r.prim.name} {_format_ref(r.arg, names)}")
         after = [f"y{i}" for i in range(len(r.after))]
         names += ["r", *after]
-        extra = f"; {signature(r.after, after)}" if r.after else ""
+        extra = f"; {_signature(r.after, after)}" if r.after else ""
         for i, op in enumerate(r.epilogue):
             lines.append(_format_op(f"u{i}", op, names))
             names.append(f"u{i}")
+    for stage in kernel.stages:
+        lines += _format_stage(stage, names, len(kernel.inputs))
     scalars = ", ".join(f"s{i}: {short_name(d)} literal" for i, d in enumerate(kernel.scalars))
     results = ", ".join(f"{short_name(o.dtype)} {o.mode}" for o in kernel.outputs)
-    inputs = ", ".join(filter(None, [signature(kernel.inputs, names[: len(kernel.inputs)]), scalars]))
+    inputs = ", ".join(filter(None, [_signature(kernel.inputs, names[: len(kernel.inputs)]), scalars]))
     head = f"kernel {kernel.form}({inputs}{extra}) -> ({results}) {{"
-    return "\n".join([head, *lines, "  return " + ", ".join(_format_ref(x, names) for x in kernel.results), "}"])
+    last = ["  return " + ", ".join(_format_ref(x, names) for x in kernel.results)] if kernel.results else []
+    return "\n".join([head, *lines, *last, "}"])
+
+
+def _format_stage(stage: Stage, names: list[str], first: int) -> list[str]:
+    """The lines of a stage; the names of its values are appended to `names`."""
+    lines = []
+    for op in stage.before:
+        names.append(f"u{len(names) - first}")
+        lines.append(_format_op(names[-1], op, names))
+    if not stage.passes:
+        return lines
+    lines.append("  pass")
+    for op in stage.ops:
+        names.append(f"t{len(names) - first}")
+        lines.append("  " + _format_op(names[-1], op, names))
+    folds: list[str] = []
+    for f in stage.folds:
+        folds.append(f"r{len(names) + len(folds) - first}")
+        lines.append(f"    {folds[-1]}: {short_name(f.dtype)} = reduce {f.prim.name} {_format_ref(f.arg, names)}")
+    names += folds
+    lines += [f"    keep {names[k]}" for k in stage.keeps]
+    return lines + [f"    store {out} {_format_ref(r, names)}" for r, out in stage.stores]

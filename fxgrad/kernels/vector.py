@@ -356,8 +356,9 @@ def bitcast(x: Any, dtype: Any) -> Any:
 def convert(x: Any, dtype: Any) -> Any:
     """Value conversion as NumPy's `astype` does it.
 
-    Float to integer truncates; NaN and what does not fit in int64 become the smallest int64, which then wraps to the narrower
-    type: what x86 computes, made the rule everywhere (C leaves it undefined).
+    Float to integer truncates to int64; NaN and what does not fit there become the smallest int64, as x86's 64-bit instruction
+    has it. Narrower types take the low bits of that. C leaves all of it undefined, and compilers convert to narrow types by
+    narrower instructions, whose answers are others: so this is a rule of our own, the same everywhere.
     """
     dtype = np.dtype(dtype)
     if x.dtype == dtype:

@@ -110,7 +110,8 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         nbytes *= n
     if nbytes < POOLED:
         return np.empty(shape, dtype)
-    return np.asarray(Block(shape, dtype, nbytes))
+    x = np.asarray(Block(shape, dtype, nbytes))
+    return x if x.dtype is dtype else x.view(dtype)  # a dtype may have two names: long and long long
 
 
 def scratch(nbytes: int) -> np.ndarray:

@@ -24,9 +24,12 @@ from fxgrad.runtime.intrinsics import (
     call_kernel,
     exchange,
     external,
+    field,
     half,
     load,
     pause,
+    procedure,
+    routine,
     stack,
     store,
     swap_if_zero,
@@ -37,13 +40,16 @@ from fxgrad.runtime.table import (
     BLOCK,
     CLOCK,
     COUNT,
+    COUNTER,
     DONE,
     EXPECTED,
     EXTENT,
     FINISHED,
+    FIRST_POINTER,
     FIRST_STATUS,
     FLAGS,
     GRAIN,
+    HEADER_WORDS,
     INCREASE,
     JOB_CHUNK,
     JOB_END,
@@ -51,25 +57,30 @@ from fxgrad.runtime.table import (
     JOB_START,
     JOB_STEP,
     JUMP,
+    KERNEL,
     LAUNCH_WORDS,
     LAUNCHES,
     LENGTH,
     MUTEX,
     NONE,
+    OFFSET,
     OPERAND_WORDS,
     OPERANDS,
     OWNER,
     PARALLEL,
     PIPELINE,
+    PLAN,
     POINTERS,
     POSITION_BITS,
     RELEASE,
     ROWS,
+    SCALE,
     SCRATCH,
     SET,
     SETTINGS,
     SLEEPERS,
     SLICE,
+    SLOT,
     SPIN,
     START,
     STATUS,
@@ -77,6 +88,8 @@ from fxgrad.runtime.table import (
     STEP_WORDS,
     STEPS,
     STOP,
+    STRIDE,
+    TARGET,
     TEAM,
     TEAM_SETTINGS,
     THREADS,
@@ -85,18 +98,19 @@ from fxgrad.runtime.table import (
     UNITS,
     UNLESS,
     UNLESS_BELOW,
+    VALUE,
     WAITING,
     WORK,
 )  # fmt: skip
 
-EXPORTS = ("work", "call", "resume", "launch_checked", "control_team", "fill_kernel", "copy_kernel")
+EXPORTS = ("work", "call", "launch_checked", "control_team", "fill_kernel", "copy_kernel")
 N, I = types.intp, types.int32
-helper = njit(error_model="numpy", nogil=True)  # compiled only as part of the functions below that are exported
 
 save_thread = external("PyEval_SaveThread", (), N)
 increase_references = external("Py_IncRef", (N,))
 restore_thread = external("PyEval_RestoreThread", (N,))
-python_int = external("PyLong_FromLongLong", (types.int64,), N)
+to_python = external("PyLong_FromLongLong", (types.int64,), N)
+from_python = external("PyLong_AsLongLong", (N,), types.int64)
 lock, unlock = external("pthread_mutex_lock", (N,), I), external("pthread_mutex_unlock", (N,), I)
 wait_for, signal_one = external("pthread_cond_wait", (N, N), I), external("pthread_cond_signal", (N,), I)
 signal_all = external("pthread_cond_broadcast", (N,), I)
@@ -114,12 +128,7 @@ USABLE = 0x0001 | 0x0100  # C-contiguous, aligned
 TUPLE_SIZE, TUPLE_ITEMS = 16, 24
 
 
-@helper
-def field(start, i):
-    return word(start + 8 * i)
-
-
-@helper
+@routine
 def nanoseconds(settings, scratch):
     clock_gettime(field(settings, CLOCK), scratch)
     return word(scratch) * 1_000_000_000 + word(scratch + 8)
@@ -128,10 +137,10 @@ def nanoseconds(settings, scratch):
 # ---- arguments -------------------------------------------------------------------------------------------------------------
 
 
-@helper
+@routine
 def unfit(items, expected):
-    """How many of the objects are not what is expected: an ndarray itself, of this dtype object and shape, usable in place."""
-    count, kind, bad = field(expected, 0), field(expected, 1), 0
+    """Whether an object is not what is expected: an ndarray itself, of this dtype object and shape, usable in place."""
+    count, kind = field(expected, 0), field(expected, 1)
     for i in range(count):
         record, array = expected + 8 * field(expected, 2 + i), field(items, i)
         rank = field(record, 1)
@@ -144,11 +153,11 @@ def unfit(items, expected):
             for d in range(rank):
                 good = good and field(shape, d) == field(record, 2 + d)
         if not good:
-            bad += 1
-    return bad
+            return 1
+    return 0
 
 
-@helper
+@procedure
 def collect(items, count, slots):
     """The arrays' data pointers."""
     for i in range(count):
@@ -158,7 +167,7 @@ def collect(items, count, slots):
 # ---- one chunk of a step ---------------------------------------------------------------------------------------------------
 
 
-@helper
+@routine
 def row_of(step, unit):
     """The row with which a unit of a pipeline begins."""
     units = field(step, UNITS)
@@ -168,20 +177,20 @@ def row_of(step, unit):
     return unit // units * rows + min(unit % units * field(step, UNIT), rows)
 
 
-@helper
+@procedure
 def run_rows(step, pointers, lo, hi):
     """All the launches of a pipeline on the same rows, which stay in cache from one to the next."""
     launch = step + 8 * field(step, LAUNCHES)
     for _ in range(field(step, LENGTH)):
-        scale = field(launch, 2)
+        scale = field(launch, SCALE)
         first, last = lo, hi
         if scale != 0:
             first, last = row_of(step, lo) * scale, row_of(step, hi) * scale
-        call_kernel(word(launch), pointers + 8 * field(launch, 3), field(launch, 1), first, last)
+        call_kernel(field(launch, KERNEL), pointers + 8 * field(launch, FIRST_POINTER), field(launch, PLAN), first, last)
         launch += 8 * LAUNCH_WORDS
 
 
-@helper
+@procedure
 def run_chunk(step, pointers, lo, hi):
     block = field(step, BLOCK)
     if block == 0:
@@ -196,7 +205,7 @@ def run_chunk(step, pointers, lo, hi):
 # ---- the team --------------------------------------------------------------------------------------------------------------
 
 
-@helper
+@routine
 def draw(team):
     """Run one chunk of the current job, if there is one left; its ticket."""
     ticket = add(team, 1)
@@ -213,7 +222,7 @@ def draw(team):
     return ticket
 
 
-@helper
+@routine
 def spin_while(address, value, nanos, settings):
     """Wait, so long at most, until a word is no more `value`; the word."""
     scratch = stack(2)
@@ -230,7 +239,7 @@ def spin_while(address, value, nanos, settings):
             return load(address)
 
 
-@helper
+@procedure
 def sleep(team, finished):
     """Until there is another job. The caller looks at SLEEPERS after it has written TICKET, so one of the two sees the other."""
     lock(team + 8 * MUTEX)
@@ -258,7 +267,7 @@ def work(team):
             finished = ticket >> CHUNK_BITS
 
 
-@helper
+@procedure
 def wake(team, wanted):
     if load(team + 8 * SLEEPERS) > 0:
         lock(team + 8 * MUTEX)
@@ -267,7 +276,7 @@ def wake(team, wanted):
         unlock(team + 8 * MUTEX)
 
 
-@helper
+@procedure
 def wait_until_done(team, chunks):
     """The last chunks are with the workers."""
     settings = field(team, TEAM_SETTINGS)
@@ -285,7 +294,7 @@ def wait_until_done(team, chunks):
         done = later
 
 
-@helper
+@routine
 def run_together(team, step, pointers, start, deadline):
     """A step by all threads, from unit `start` on; the unit up to which it is done, less than all if time ran out."""
     settings = field(team, TEAM_SETTINGS)
@@ -313,7 +322,7 @@ def run_together(team, step, pointers, start, deadline):
     return min(start + total * chunk, extent)
 
 
-@helper
+@routine
 def run_alone(settings, step, pointers, start, deadline):
     """A step by this thread, like `run_together`."""
     extent, grain, clock = field(step, EXTENT), field(step, GRAIN), stack(2)
@@ -333,26 +342,26 @@ def run_alone(settings, step, pointers, start, deadline):
 # ---- steps -----------------------------------------------------------------------------------------------------------------
 
 
-@helper
+@routine
 def address(operand, slots, last, program):
     """Where an operand lies: [slot (-1: no slot, the offset is an address), offset, counter (-1: none), stride].
 
     A counter is a word at this offset in the last slot; it moves the operand by `stride` a turn of its loop.
     """
-    slot, place = word(operand), field(operand, 1)
+    slot, place = field(operand, SLOT), field(operand, OFFSET)
     if slot >= 0:
         place += field(slots, slot)
-    counter = field(operand, 2)
+    counter = field(operand, COUNTER)
     if counter >= 0:
-        place += word(field(slots, last) + counter) * field(operand, 3)
+        place += word(field(slots, last) + counter) * field(operand, STRIDE)
     return place
 
 
-@helper
+@routine
 def jump(step, place, program, at, following):
     """Which step follows a step of control, whose operand lies at `place`."""
     kind = word(step)
-    target, value = field(step, 1), field(step, 2)
+    target, value = field(step, TARGET), field(step, VALUE)
     if kind == SET:
         write(place, value)
     elif kind == INCREASE:
@@ -368,7 +377,7 @@ def jump(step, place, program, at, following):
     return following
 
 
-@helper
+@routine
 def follow(program, slots, team, token, deadline):
     """The steps from a token on; 0, the status a step has set, negative, or the token of where time ran out."""
     settings, scratch = field(program, SETTINGS), stack(field(program, SCRATCH) + 2)
@@ -403,7 +412,7 @@ def follow(program, slots, team, token, deadline):
     return 0
 
 
-@helper
+@routine
 def run(program, items, token):
     """See the module. `items` is the address of the operands' objects: arguments, results, work space."""
     settings, count, flags = field(program, SETTINGS), field(program, OPERANDS), field(program, FLAGS)
@@ -430,64 +439,57 @@ def run(program, items, token):
 
 @cfunc(N(N, N, N))
 def call(self, items, count):
-    """`run` as a builtin method of the program: None when all is done."""
+    """`run` as a builtin method of the program, called with the operands, and the token if it goes on: None when all is done."""
     program = word(self + DATA)
-    settings = field(program, SETTINGS)
-    result = run(program, items, 0)
+    settings, wanted, token, result = field(program, SETTINGS), field(program, OPERANDS), 0, UNFIT
+    if count == wanted + 1:
+        token = from_python(field(items, wanted))
+    if count >= wanted:
+        result = run(program, items, token)
     if result != 0:
-        return python_int(result)
+        return to_python(result)
     increase_references(field(settings, NONE))
     return field(settings, NONE)
 
 
-@njit(N(N, N, N), error_model="numpy")
-def resume(program, operands, token):
-    """Go on with the run of a program on a tuple of objects."""
-    return run(program, operands + TUPLE_ITEMS, token)
-
-
-# ---- single launches, of eager evaluation ----------------------------------------------------------------------------------
-
-
-@helper
-def launch_arrays(settings, kernel, plan, operands):
-    count, extent, grain = word(operands + TUPLE_SIZE), word(plan), field(plan, 1)
-    pointers = stack(count)
-    collect(operands + TUPLE_ITEMS, count, pointers)
-    if grain == 0 or extent < 2 * grain:
-        call_kernel(kernel, pointers, plan, 0, extent)
-        return 0
-    team = 0
-    if field(settings, THREADS) > 1:
-        team = field(settings, TEAM)
-        if team == 0:
-            return START
-        if swap_if_zero(team + 8 * OWNER, 1) == 0:
-            team = 0
-    state = save_thread()
-    if team == 0:
-        call_kernel(kernel, pointers, plan, 0, extent)
-    else:
-        step = stack(STEP_WORDS + LAUNCH_WORDS)
-        for i in range(STEP_WORDS + LAUNCH_WORDS):
-            write(step + 8 * i, 0)
-        write(step + 8 * EXTENT, extent)
-        write(step + 8 * GRAIN, grain)
-        write(step + 8 * LAUNCHES, STEP_WORDS)
-        write(step + 8 * LENGTH, 1)
-        write(step + 8 * STEP_WORDS, kernel)
-        write(step + 8 * STEP_WORDS + 8, plan)
-        run_together(team, step, pointers, 0, 0)
-        store(team + 8 * OWNER, 0)
-    restore_thread(state)
-    return 0
-
-
 @njit(N(N, N, N, N, N), error_model="numpy")
 def launch_checked(settings, kernel, plan, operands, expected):
-    """Run a kernel on a tuple of arrays, if the leading ones are as expected: 0; how many are not, or START: nothing is done."""
-    bad = unfit(operands + TUPLE_ITEMS, expected)
-    return bad if bad != 0 else launch_arrays(settings, kernel, plan, operands)
+    """Run a kernel on a tuple of arrays, as a program of one step.
+
+    The leading arrays are compared with what is expected; 0, UNFIT or START (nothing is done).
+    """
+    count = word(operands + TUPLE_SIZE)
+    size = HEADER_WORDS + STEP_WORDS + LAUNCH_WORDS
+    program = stack(size + OPERAND_WORDS * count)
+    for i in range(size):
+        write(program + 8 * i, 0)
+    step, launch = program + 8 * HEADER_WORDS, program + 8 * (HEADER_WORDS + STEP_WORDS)
+    extent, grain = word(plan), field(plan, 1)
+    write(program + 8 * EXPECTED, (expected - program) // 8)
+    write(program + 8 * OPERANDS, count)
+    write(program + 8 * FLAGS, 0 if grain == 0 or extent < 2 * grain else RELEASE | PARALLEL)
+    write(program + 8 * STEPS, HEADER_WORDS)
+    write(program + 8 * COUNT, 1)
+    write(program + 8 * SCRATCH, count)
+    write(program + 8 * STATUS, -1)
+    write(program + 8 * SETTINGS, settings)
+    write(step + 8 * EXTENT, extent)
+    write(step + 8 * GRAIN, grain)
+    write(step + 8 * LAUNCHES, STEP_WORDS)
+    write(step + 8 * LENGTH, 1)
+    write(step + 8 * STEP_OPERANDS, size)
+    write(step + 8 * POINTERS, count)
+    write(launch + 8 * KERNEL, kernel)
+    write(launch + 8 * PLAN, plan)
+    for i in range(count):
+        operand = program + 8 * (size + OPERAND_WORDS * i)
+        write(operand + 8 * SLOT, i)
+        write(operand + 8 * OFFSET, 0)
+        write(operand + 8 * COUNTER, -1)
+    token = run(program, operands + TUPLE_ITEMS, 0)
+    while token > 0:
+        token = run(program, operands + TUPLE_ITEMS, token)
+    return token
 
 
 @njit(types.void(N, N), nogil=True, error_model="numpy")

@@ -11,16 +11,25 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core.compiler import Flags
 from numba.extending import intrinsic
 
 from fxgrad.kernels.loops import I8, I32, I64, KERNEL_TYPE, PTR
 
 __all__ = [
-    "add", "byte", "call_kernel", "exchange", "external", "half", "load", "pause", "stack", "store", "swap_if_zero", "word",
-    "write",
+    "add", "byte", "call_kernel", "exchange", "external", "field", "half", "load", "pause", "procedure", "routine",
+    "stack", "store", "swap_if_zero", "word", "write",
 ]  # fmt: skip
 
 N = types.intp
+
+
+def _of_integers(arity: int, result: Any, codegen: Callable[..., Any]) -> Any:
+    """A numba intrinsic of `arity` integers."""
+    names = ", ".join(f"a{i}" for i in range(arity))
+    scope: dict[str, Any] = {"N": N, "result": result, "codegen": codegen}
+    exec(f"def f(typing_context{', ' if arity else ''}{names}):\n    return result({', '.join(['N'] * arity)}), codegen", scope)
+    return intrinsic(scope["f"])
 
 
 def _intrinsic(arity: int, emit: Callable[..., Any], result: Any = N) -> Any:
@@ -30,10 +39,25 @@ def _intrinsic(arity: int, emit: Callable[..., Any], result: Any = N) -> Any:
         value = emit(b, *args)
         return context.get_dummy_value() if result is types.void else value
 
-    names = ", ".join(f"a{i}" for i in range(arity))
-    scope: dict[str, Any] = {"N": N, "result": result, "codegen": codegen}
-    exec(f"def f(typing_context{', ' if arity else ''}{names}):\n    return result({', '.join(['N'] * arity)}), codegen", scope)
-    return intrinsic(scope["f"])
+    return _of_integers(arity, result, codegen)
+
+
+def routine(f: Callable[..., Any], result: Any = N) -> Any:
+    """A function of integers that answers one, compiled once and only as part of those that call it."""
+    flags: Any = Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+
+    def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        compiled = context.compile_subroutine(b, f, signature, flags=flags)
+        return context.call_internal(b, compiled.fndesc, signature, args)
+
+    return _of_integers(f.__code__.co_argcount, result, codegen)
+
+
+def procedure(f: Callable[..., None]) -> Any:
+    """A routine that answers nothing."""
+    return routine(f, types.void)
 
 
 def _at(b: Any, address: Any) -> Any:
@@ -77,6 +101,7 @@ def _swap_if_zero(b: Any, address: Any, value: Any) -> Any:
 
 
 word = _intrinsic(1, lambda b, address: b.load(_at(b, address), typ=I64))
+field = _intrinsic(2, lambda b, address, i: b.load(b.gep(_at(b, address), [i], source_etype=I64), typ=I64))  # the i-th word
 half = _intrinsic(1, _narrow(I32))  # 32 bits, signed
 byte = _intrinsic(1, _narrow(I8))
 write = _intrinsic(2, lambda b, address, value: b.store(value, _typed(b, address)), types.void)

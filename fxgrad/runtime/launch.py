@@ -1,9 +1,9 @@
 """From Python into machine code: launches of one kernel, and runs of whole programs.
 
     launch(kernel, plan, operands)                       run a kernel on a tuple of arrays, given by id
-    launch_checked(kernel, plan, operands, expected)     the same, if the leading arrays are as expected: 0; else 1, nothing run
-    bind(table)                                          a program as a builtin function of its arrays
-    resume(words, status, arrays)                        what to do when it does not answer None
+    launch_checked(kernel, plan, operands, expected)     the same, if the leading arrays are as expected: 0; else UNFIT
+    bind(words)                                          a program as a builtin function of its arrays
+    resume(run, status, arrays)                          what to do when it does not answer None
 
 All arguments of the launches are addresses. "As expected" means: an ndarray itself, of the dtype object and shape expected,
 aligned and C-contiguous. The caller keeps the tuple and the plan alive during the call. The machine code reads array and tuple
@@ -77,7 +77,7 @@ if not _layout_as_known():
     raise ImportError("fxgrad's executor reads NumPy arrays as 64-bit CPython lays them out; this interpreter does not")
 native = load_native("executor", _executor)
 fill_kernel, copy_kernel = native["fill_kernel"], native["copy_kernel"]
-_launch, _resume = native["launch_checked"], native["resume"]
+_launch = native["launch_checked"]
 team.get_num_threads()
 _settings = team.settings.ctypes.data
 
@@ -98,17 +98,18 @@ class KernelStatus(RuntimeError):
         self.status = status
 
 
-def resume(words: np.ndarray, status: int, arrays: tuple[np.ndarray, ...]) -> None:
+def resume(run: Callable[..., int | None], status: int | None, arrays: tuple[np.ndarray, ...]) -> None:
     """Go on with a run that answered `status`, to its end. Between two slices of it Python handles signals, which may raise."""
-    while status:
-        if status == START:
+    while status is not None:
+        if status > 0:
+            status = run(*arrays, status)
+        elif status == START:
             team.start()
-            status = 0
+            status = run(*arrays)
         elif status == UNFIT:
             raise ValueError("the arrays given to a program are not as expected")
-        elif status < 0:
+        else:
             raise KernelStatus(-status - FIRST_STATUS)
-        status = _resume(words.ctypes.data, id(arrays), status)
 
 
 # ---- single kernels ----------------------------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ def launch(kernel: int, plan: int, operands: int) -> None:
 
 
 def launch_checked(kernel: int, plan: int, operands: int, expected: int) -> int:
-    """`launch`, if the leading arrays are as expected; else how many are not."""
+    """`launch`, if the leading arrays are as expected: 0; else UNFIT, nothing is done."""
     bad = _launch(_settings, kernel, plan, operands, expected)
     while bad == START:
         team.start()

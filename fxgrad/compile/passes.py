@@ -1,0 +1,232 @@
+"""The passes of a row kernel: when each value of a row is computed, what is kept for later passes and what is computed again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.compile.fuse import Analysis
+from fxgrad.compile.layout import Layout, Place, apply_view, collapse, contiguous
+from fxgrad.ir.program import Eqn
+from fxgrad.ir.types import Atom, Lit, Var
+from fxgrad.kernels.spec import Fold, Op, Stage, cost, lanes_of_reduction
+
+__all__ = ["RowSpace", "Rows"]
+
+Ints = tuple[int, ...]
+_KEEP = 4  # cheap operations and loads from which on a value is kept: what a load and a store of the first-level cache cost
+
+
+class RowSpace:
+    """Rows of n elements: an array of some shape with its reduced axes taken as one."""
+
+    def __init__(self, shape: Ints, axes: Ints):
+        self.shape, self.axes = shape, axes
+        self.kept = tuple(d for d in range(len(shape)) if d not in axes)
+        self.rows = tuple(shape[d] for d in self.kept)
+        self.n, self.count = math.prod(shape[d] for d in axes), math.prod(self.rows)
+        long = [d for d in range(len(shape)) if shape[d] != 1]
+        self.trailing = [d for d in long if d in axes] == long[len(long) - sum(d in axes for d in long) :]
+        self._places: dict[Any, Ints | None] = {}
+
+    def kind(self, shape: Ints) -> str:
+        """What an operation of this shape computes: `full` rows, one value a `row`, one `scalar`, or nothing of this space."""
+        size = math.prod(shape)
+        return "row" if size == self.count else "scalar" if size == 1 else "full" if size == self.count * self.n else ""
+
+    def walk(self, layout: Layout, kind: str) -> Ints | None:
+        """Strides over rows and along them; None when it is no affine walk."""
+        key = (layout.shape, layout.strides, kind)
+        if key not in self._places:
+            self._places[key] = self._walk(layout, kind)
+        return self._places[key]
+
+    def _walk(self, x: Layout, kind: str) -> Ints | None:
+        if not any(x.strides) or kind == "scalar":
+            return (0,) * (len(self.rows) + 1)
+        if kind == "row":
+            found = apply_view("reshape", x, {"shape": self.rows})
+            return None if found is None else (*found.strides, 0)
+        if x.shape == self.shape:
+            length, (steps,) = collapse(tuple(x.shape[d] for d in self.axes), [tuple(x.strides[d] for d in self.axes)])
+            return None if len(length) > 1 else (*(x.strides[d] for d in self.kept), steps[0] if steps else 0)
+        found = apply_view("reshape", x, {"shape": (*self.rows, self.n)}) if self.trailing else None
+        return None if found is None else found.strides
+
+    def aligned(self, layout: Layout, kind: str, itemsize: int, of: str) -> bool:
+        """Whether operations of `kind` read, through the layout, the row they are at (or its value) of what is of kind `of`."""
+        if of == "scalar":
+            return not any(s for n, s in zip(layout.shape, layout.strides, strict=True) if n > 1)
+        if (of, kind) not in (("full", "full"), ("row", "row"), ("row", "full")):
+            return False
+        strides = self.walk(layout, kind)
+        step, wanted = itemsize, []
+        for n in reversed((*self.rows, self.n) if of == "full" else self.rows):
+            wanted.append(step)
+            step *= n
+        sizes = (*self.rows, self.n)
+        target = wanted[::-1] if of == "full" else [*wanted[::-1], 0]
+        return strides is not None and all(n == 1 or s == t for n, s, t in zip(sizes, strides, target, strict=True))
+
+
+class Rows:
+    """A row kernel of equations in order: operands, stages, and where each stored value is.
+
+    `inputs` are (root, place) in the order of their numbers; `full` the stored values along rows, `ends` those of one a row.
+    """
+
+    def __init__(self, a: Analysis, eqns: Sequence[Eqn], stored: Sequence[Var], space: RowSpace):
+        self.a, self.space = a, space
+        self.maker = {e.outputs[0]: e for e in eqns}
+        self.order = {e.outputs[0]: i for i, e in enumerate(eqns)}
+        self.kinds = {v: space.kind(v.aval.shape) for v in self.maker}
+        self.full = [v for v in stored if self.kinds[v] == "full"]
+        self.ends = [v for v in stored if self.kinds[v] != "full"]
+        self.inputs: dict[tuple[Var, Ints, int], int] = {}
+        self.args: dict[Var, list[Any]] = {v: [self._resolve(x, e) for x in e.inputs] for v, e in self.maker.items()}
+        self.stage: dict[Var, int] = {}
+        self.again: dict[Var, dict[Any, int]] = {}  # operations and loads, with their costs, to compute a value anew
+        self.folds: list[list[Var]] = []
+        for v, e in self.maker.items():
+            self._date(v, e)
+        self.stages = self._number(*self._demand())
+
+    def _resolve(self, x: Atom, e: Eqn) -> Any:
+        """An operand: a variable made here, a literal, or the key of an input."""
+        if type(x) is Var and x in self.maker:
+            return x
+        root, layout = self.a.access(x)
+        if not isinstance(root, Var) or root in self.maker:
+            return root
+        kind = self.space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
+        strides = self.space.walk(layout, kind if layout.shape else "scalar")
+        assert strides is not None
+        key = (root, strides, layout.offset)
+        self.inputs.setdefault(key, len(self.inputs))
+        return key
+
+    # ---- in which pass -----------------------------------------------------------------------------------------------------
+
+    def _date(self, v: Var, e: Eqn) -> None:
+        """The first pass that can compute a full value; the first that can use a row's one."""
+        made = [x for x in self.args[v] if type(x) is Var]
+        first = max((self.stage[x] for x in made), default=0)
+        if e.prim.kind == "reduce":
+            lanes = self._lanes(v)
+            while first < len(self.folds) and any(self._lanes(u) != lanes for u in self.folds[first]):
+                first += 1
+            self.folds += [[] for _ in range(first + 1 - len(self.folds))]
+            self.folds[first].append(v)
+            first += 1
+        elif self.kinds[v] == "full":
+            self.again[v] = {v: cost(e.prim)}
+            for x in self.args[v]:
+                if self._is_full(x):
+                    self.again[v].update({(x, "kept"): 1} if self._keeps(x) else self.again[x])
+                elif type(x) is tuple and x[1][-1]:
+                    self.again[v][x] = 1
+        self.stage[v] = first
+
+    def _lanes(self, v: Var) -> int:
+        return lanes_of_reduction(self.maker[v].inputs[0].aval.dtype)
+
+    def _keeps(self, v: Var) -> bool:
+        return sum(self.again[v].values()) >= _KEEP
+
+    def _demand(self) -> tuple[list[set[Var]], list[set[Var]]]:
+        """For every pass, what it computes and what it keeps; found from the last pass to the first."""
+        passes = 1 + max([self.stage[v] for v in self.full] + [len(self.folds) - 1])
+        computed: list[set[Var]] = [set() for _ in range(passes)]
+        keeps: list[set[Var]] = [set() for _ in range(passes)]
+        self.folds += [[] for _ in range(passes - len(self.folds))]
+        for q in range(passes - 1, -1, -1):
+            stack = [v for v in self.full if self.stage[v] == q] + list(keeps[q])
+            stack += [x for r in self.folds[q] for x in self.args[r] if self._is_full(x)]
+            while stack:
+                v = stack.pop()
+                if v in computed[q]:
+                    continue
+                if self.stage[v] < q and self._keeps(v):
+                    keeps[self.stage[v]].add(v)
+                    continue
+                computed[q].add(v)
+                stack += [x for x in self.args[v] if self._is_full(x)]
+        return computed, keeps
+
+    def _is_full(self, x: Any) -> bool:
+        return type(x) is Var and self.kinds[x] == "full"
+
+    # ---- the stages --------------------------------------------------------------------------------------------------------
+
+    def _number(self, computed: list[set[Var]], keeps: list[set[Var]]) -> list[Stage]:
+        self.number: dict[Var, int] = {}  # of values that outlive their pass
+        count, passes = len(self.inputs), len(computed)
+        singles = [v for v, e in self.maker.items() if self.kinds[v] != "full" and e.prim.kind != "reduce"]
+        stages = []
+        for q in range(passes + 1):
+            before = [v for v in singles if min(self.stage[v], passes) == q]
+            ops: list[Op] = []
+            for v in before:
+                ops.append(self._op(v, self.number))
+                self.number[v] = count + len(ops) - 1
+            count += len(ops)
+            if q == passes:
+                stages += [Stage(tuple(ops))] if ops else []
+                break
+            local = dict(self.number)
+            body: list[Op] = []
+            for v in sorted(computed[q], key=self.order.__getitem__):
+                body.append(self._op(v, local))
+                local[v] = count + len(body) - 1
+            count += len(body)
+            kept = sorted(keeps[q], key=self.order.__getitem__)
+            self.number.update((v, local[v]) for v in kept)
+            folds = [self._fold(r, local) for r in self.folds[q]]
+            stores = tuple((local[v], i) for i, v in enumerate(self.full) if self.stage[v] == q)
+            stages.append(Stage(tuple(ops), tuple(body), tuple(folds), stores, tuple(local[v] for v in kept)))
+            self.number.update((r, count + i) for i, r in enumerate(self.folds[q]))
+            count += len(folds)
+        return stages
+
+    def _ref(self, x: Any, local: dict[Var, int]) -> int | Lit:
+        return x if isinstance(x, Lit) else local[x] if isinstance(x, Var) else self.inputs[x]
+
+    def _op(self, v: Var, local: dict[Var, int]) -> Op:
+        e = self.maker[v]
+        args = tuple(self._ref(x, local) for x in self.args[v])
+        return Op(e.prim, tuple(sorted(e.params.items())), args, v.aval.dtype)
+
+    def _fold(self, v: Var, local: dict[Var, int]) -> Fold:
+        (x,) = self.args[v]
+        return Fold(self.maker[v].prim, self._ref(x, local), self.maker[v].inputs[0].aval.dtype)
+
+    # ---- what a kernel and its plan need -------------------------------------------------------------------------------------
+
+    def places(self) -> list[Place]:
+        """How inputs and outputs along rows lie over the space."""
+        out = [Place(strides, offset, root.aval.dtype.itemsize) for root, strides, offset in self.inputs]
+        for v in self.full:
+            strides = self.space.walk(contiguous(v.aval.shape, v.aval.dtype.itemsize), "full")
+            assert strides is not None
+            out.append(Place(strides, 0, v.aval.dtype.itemsize))
+        return out
+
+    @property
+    def needs_cache(self) -> bool:
+        """Whether there is more than one pass."""
+        return sum(s.passes for s in self.stages) > 1
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row that have to stay in cache from pass to pass."""
+        each = [p.itemsize for p in self.places() if p.strides[-1]]
+        dtypes = [self.maker[v].outputs[0].aval.dtype for v in self.number if self.kinds[v] == "full"]
+        return self.space.n * (sum(each) + sum(np.dtype(d).itemsize for d in dtypes))
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of a row's kept values."""
+        return self.space.n * sum(v.aval.dtype.itemsize for v in self.number if self.kinds[v] == "full")

@@ -1,0 +1,194 @@
+"""Row kernels found: tasks over one space of rows that feed each other become one, which reads a row once.
+
+A task takes part if it maps over whole rows, reduces them, or maps over what a row has one value of. Two that feed each other, or
+that reduce the same array, are merged when all that one reads of the other lies in the row (or is the row's value) it is at, and
+when no other task would have to run between them. Rows too long for the cache are merged only if that needs no second pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fxgrad.compile.fuse import Analysis, Task, reads_of
+from fxgrad.compile.passes import Rows, RowSpace
+from fxgrad.ir.types import Var
+
+__all__ = ["merge_rows"]
+
+MAX_ROW_OPS = 160
+MAX_ROW_READS = 24
+_SHORTEST = 16  # elements of a row: shorter ones leave vectors empty, and do better apart
+_KEPT = 192 * 1024  # bytes of kept values of a row, which are on the stack
+_CACHED = 1024 * 1024  # bytes of a row, all arrays together: in a second-level cache, or the passes go to memory
+_SEARCH = 256  # tasks looked at for a path between two
+
+
+class _Merger:
+    """Clusters of tasks, by union-find over their positions."""
+
+    def __init__(self, a: Analysis, tasks: Sequence[Task], long: set[int]):
+        self.a, self.tasks, self.long = a, tasks, long
+        self.parent = list(range(len(tasks)))
+        self.members: list[list[int]] = [[n] for n in range(len(tasks))]
+        self.spaces = [_space_of(t) for t in tasks]
+        self.reads = [reads_of(a, t.all_eqns) for t in tasks]
+        self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
+        self.before = [{self.maker[v] for v in r if v in self.maker} for r in self.reads]
+        self.ops = [len(t.all_eqns) for t in tasks]
+
+    def find(self, n: int) -> int:
+        while self.parent[n] != n:
+            self.parent[n] = self.parent[self.parent[n]]
+            n = self.parent[n]
+        return n
+
+    def run(self) -> list[list[int]]:
+        """The members of every cluster, merged until nothing changes."""
+        able = [t.kind in ("map", "reduce") and not t.pieces for t in self.tasks]
+        changed = any(s is not None for s in self.spaces)
+        while changed:
+            changed = False
+            readers: dict[tuple[Var, int, int], int] = {}
+            for n in range(len(self.tasks)):
+                if not able[n]:
+                    continue
+                partners = [p for p in sorted(self.before[n]) if able[p]]
+                space = self.spaces[n] if self.tasks[n].kind == "reduce" else None
+                if space is not None:
+                    partners += [
+                        readers.setdefault((v, space.count, space.n), n) for v in self.reads[n] if v.aval.size > space.count
+                    ]
+                for p in partners:
+                    changed |= self._merge(self.find(p), self.find(n))
+        return [m for n, m in enumerate(self.members) if self.parent[n] == n]
+
+    def _merge(self, p: int, n: int) -> bool:
+        space = self.spaces[p] or self.spaces[n]
+        if p == n or space is None or not self._same(space, self.spaces[n]):
+            return False
+        together = [*self.members[p], *self.members[n]]
+        if self.ops[p] + self.ops[n] > MAX_ROW_OPS or len({v for m in together for v in self.reads[m]}) > MAX_ROW_READS:
+            return False
+        mine, other = set(self.members[p]), set(self.members[n])
+        if not all(_fits(self.a, self.tasks[m], space) for m in together):
+            return False
+        if not all(self._meet(m, other if m in mine else mine, space) for m in together):
+            return False
+        if self._path(p, n) or self._path(n, p):
+            return False
+        self.parent[n] = p
+        self.members[p] = sorted(together)
+        self.spaces[p], self.ops[p] = space, self.ops[p] + self.ops[n]
+        return True
+
+    def _same(self, x: RowSpace, y: RowSpace | None) -> bool:
+        return y is None or (x.count, x.n) == (y.count, y.n)
+
+    def _meet(self, m: int, others: set[int], space: RowSpace) -> bool:
+        """Whether what task m reads of the others is in the row it is at."""
+        foreign = [v for v in self.reads[m] if self.maker.get(v) in others]
+        if not foreign:
+            return True
+        for e in self.tasks[m].all_eqns:
+            kind = space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
+            for x in e.inputs:
+                root, layout = self.a.access(x)
+                if root not in foreign:
+                    continue
+                of = space.kind(root.aval.shape)
+                if of == "row" and kind == "full" and space.n in self.long:
+                    return False
+                if not space.aligned(layout, kind, root.aval.dtype.itemsize, of):
+                    return False
+        return True
+
+    def _path(self, start: int, end: int) -> bool:
+        """Whether `end` needs a third task that needs `start` (or the search is too long to tell)."""
+        seen = {end}
+        stack = [q for m in self.members[end] for q in map(self.find, self.before[m]) if q not in (start, end)]
+        while stack:
+            q = stack.pop()
+            if q == start or len(seen) > _SEARCH:
+                return True
+            if q in seen:
+                continue
+            seen.add(q)
+            stack += [self.find(r) for m in self.members[q] for r in self.before[m]]
+        return False
+
+
+def _space_of(t: Task) -> RowSpace | None:
+    """The rows a reduction reduces, if they lie one after the other."""
+    if t.kind != "reduce" or t.reduce is None or t.reduce.inputs[0].aval.size == 0:
+        return None
+    space = RowSpace(t.shape, t.reduce.params["axes"])
+    return space if space.trailing and space.n >= _SHORTEST else None
+
+
+def _fits(a: Analysis, t: Task, space: RowSpace) -> bool:
+    """Whether every equation of a task is one of the space, and what it reads walks with the rows."""
+    if t.reduce is not None:
+        own = RowSpace(t.shape, t.reduce.params["axes"])
+        if not own.trailing or (own.count, own.n) != (space.count, space.n):
+            return False
+    if any(space.kind(v.aval.shape) not in ("full", "row") for v in t.stored):
+        return False
+    made = {v for e in t.all_eqns for v in e.outputs}
+    for e in t.all_eqns:
+        kind = space.kind(e.inputs[0].aval.shape if e is t.reduce else e.outputs[0].aval.shape)
+        if not kind:
+            return False
+        for x in e.inputs:
+            root, layout = a.access(x)
+            if x not in made and isinstance(root, Var) and space.walk(layout, kind if layout.shape else "scalar") is None:
+                return False
+    return True
+
+
+def _join(a: Analysis, tasks: Sequence[Task], space: RowSpace, needed: set[Var]) -> Task:
+    """The tasks as one; `needed` are the values others read."""
+    eqns = {e.outputs[0]: e for t in tasks for e in t.all_eqns}
+    out = Task("row", space.shape, max(t.order for t in tasks))
+    out.eqns = sorted(eqns.values(), key=lambda e: a.producer[e.outputs[0]])
+    why = {v: w for t in tasks for v, w in zip(t.stored, t.why, strict=False)}
+    stored = [v for v in why if v in needed]
+    out.rows = Rows(a, out.eqns, stored, space)
+    out.stored = [*out.rows.full, *out.rows.ends]
+    out.why = [why[v] for v in out.stored]
+    return out
+
+
+def merge_rows(a: Analysis, tasks: list[Task], outputs: set[Var]) -> list[Task]:
+    """The tasks, in an order in which they can run, with those merged that can share passes over rows."""
+    long = {s.n for s in map(_space_of, tasks) if s is not None and s.n * 4 > _CACHED}
+    while True:
+        found = _merged(a, tasks, outputs, long)
+        too_long = {
+            t.rows.space.n
+            for t in found
+            if t.rows is not None and t.rows.needs_cache and (t.rows.kept_bytes > _KEPT or t.rows.row_bytes > _CACHED)
+        }
+        if not too_long:
+            return found
+        long |= too_long
+
+
+def _merged(a: Analysis, tasks: list[Task], outputs: set[Var], long: set[int]) -> list[Task]:
+    merger = _Merger(a, tasks, long)
+    readers: dict[Var, set[int]] = {}
+    clusters = merger.run()
+    place = {m: c for c, members in enumerate(clusters) for m in members}
+    for m, reads in enumerate(merger.reads):
+        for v in reads:
+            readers.setdefault(v, set()).add(place[m])
+    out = []
+    for c, members in enumerate(clusters):
+        if len(members) == 1:
+            out.append(tasks[members[0]])
+            continue
+        space = merger.spaces[members[0]]
+        assert space is not None
+        mine = [v for m in members for v in tasks[m].stored]
+        needed = {v for v in mine if v in outputs or readers.get(v, set()) - {c}}
+        out.append(_join(a, [tasks[m] for m in members], space, needed))
+    return out
