@@ -232,7 +232,11 @@ class _Walk:
             return []
         last = b.select(b.icmp_signed(">", plan.ndim, i64(0)), b.sub(plan.ndim, i64(1)), i64(0))
         return [
-            (advance(b, e.starts[k], plan.at(b.add(b.add(plan.records[k], last), i64(3)))), e.operands[k].dtype, int(k >= len(e.kernel.inputs)))
+            (
+                advance(b, e.starts[k], plan.at(b.add(b.add(plan.records[k], last), i64(3)))),
+                e.operands[k].dtype,
+                int(k >= len(e.kernel.inputs)),
+            )
             for k in mine
         ]
 
