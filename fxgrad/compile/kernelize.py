@@ -28,7 +28,7 @@ class Launch(NamedTuple):
 
     In a pipeline of several, `scale` is the number of its units a row; 0: it counts the units of the pipeline.
 
-    `rows` = (units, unit, m), if its units of work are rows of the result: unit u is, of batch u // units with its m rows,
+    `rows` = (units, unit, m), if its units of work are rows of a product: unit u is, of batch u // units with its m rows,
     those from (u % units) * unit on, at most `unit`.
     """
 

@@ -16,6 +16,7 @@ from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches
 from fxgrad.compile.layout import Layout, contiguous
+from fxgrad.compile.pipelines import pipelines
 from fxgrad.compile.plan import Memory, plan_memory
 from fxgrad.compile.products import product_launches
 from fxgrad.compile.source import Source
@@ -32,7 +33,7 @@ class Step:
     """One thing an Executable does, and what is known of it.
 
     kind: "kernel" (a pipeline of launches), "copy" and "fill" (of whole values), "host" (a library call).
-    rows: of a pipeline of several launches: (units a batch, rows a unit, rows a batch); see `Table.pipeline`.
+    rows, block, lead: of a pipeline of several launches, as `Table.pipeline` takes them.
     why: why what it writes goes to memory, that is, why fusion stopped.
     """
 
@@ -41,7 +42,7 @@ class Step:
         self.why = list(dict.fromkeys(why))
         self.reads, self.writes = list(reads), list(writes)
         self.launches: list[Launch] = []
-        self.rows = (0, 0, 0)
+        self.rows, self.block, self.lead = (0, 0, 0), 0, 0
         self.eqn: Eqn | None = None
         self.value: Any = None  # of a fill; None: there are no elements
         self.offset = 0  # of a copy: bytes into what it reads
@@ -190,6 +191,8 @@ def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse:
         for step in made:
             step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns)
         steps += made
+    if fusion:
+        steps = pipelines(steps)
     results = _results(a, steps)
     native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
     kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}

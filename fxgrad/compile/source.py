@@ -122,7 +122,7 @@ class Source:
                 Run(self.addresses[x.kernel.digest], x.plan, [self._operand(v, slots) for v in (*x.reads, *x.writes)], x.scale)
                 for x in step.launches
             ]
-            table.pipeline(runs, step.rows, int(runs[0].plan[1]) if len(runs) > 1 else 0)
+            table.pipeline(runs, step.rows, step.block, step.lead)
 
     def variable(self, v: Var) -> str:
         """The Python variable in whose memory a value lies."""

@@ -75,7 +75,7 @@ class Product(NamedTuple):
 class Run(NamedTuple):
     """One run of a kernel: its plan, its pointers, each a, b, c or p: memory that the first run writes, of `passed` bytes.
 
-    `rows` = (units, unit, rows of a batch), if the result has no gaps and its units of work are rows: unit u is, of batch
+    `rows` = (units, unit, rows of a batch), if its units of work are rows: unit u is, of batch
     u // units, the rows from (u % units) * unit on.
     """
 
@@ -127,10 +127,7 @@ def _grain(multiply_adds: int, worth: int) -> int:
 
 
 def _rows(p: Product, units: dict[str, int], swapped: bool) -> tuple[int, int, int] | None:
-    c, row = p.c, p.n * p.dtype.itemsize
-    steps = ((p.m, c.row, row), (p.inner, c.inner, p.m * row), (p.outer, c.outer, p.inner * p.m * row))
-    whole = all(n == 1 or step == usual for n, step, usual in steps)
-    return (units["units"], units["unit"], p.m) if whole and not swapped and not units.get("by_columns") else None
+    return None if swapped or units.get("by_columns") else (units["units"], units["unit"], p.m)
 
 
 def _normal(p: Product) -> Product:

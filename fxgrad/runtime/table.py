@@ -104,13 +104,12 @@ class Table:
         self._targets: list[int] = []
         self._flags = 0
 
-    def pipeline(self, runs: Sequence[Run], rows: tuple[int, int, int] = (0, 0, 0), block: int = 0) -> None:
-        """Kernels on the same rows: units of the first map to rows by `rows`, (units, unit, rows of a batch).
+    def pipeline(self, runs: Sequence[Run], rows: tuple[int, int, int] = (0, 0, 0), block: int = 0, lead: int = 0) -> None:
+        """Kernels on the same rows: units of the one numbered `lead` map to rows by `rows`, (units, unit, rows of a batch).
 
         `block` units at a time go through all kernels (0: a whole chunk), so that what one writes the next finds in cache.
         """
-        lead = runs[0].plan
-        extent, grain = int(lead[0]), int(lead[1])
+        extent, grain = (int(n) for n in runs[lead].plan[:2])
         pointers = sum(len(r.operands) for r in runs)
         self.steps.append([PIPELINE, extent, grain, block, len(self._runs), len(runs), *rows, len(self._operands), pointers])
         self._runs += runs
