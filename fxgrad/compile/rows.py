@@ -184,7 +184,7 @@ def merge_rows(a: Analysis, tasks: list[Task], outputs: set[Var]) -> list[Task]:
     while True:
         found = _merged(a, tasks, outputs, long)
         too_long = {t.rows.space.n for t in found if t.rows is not None and t.rows.needs_cache and _leaves_cache(t.rows)}
-        if not too_long:
+        if too_long <= long:  # what needs two passes even so reduces dtypes of different lanes
             return found
         long |= too_long
 
