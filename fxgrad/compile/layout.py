@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ class RowPlan(NamedTuple):
     plan: np.ndarray
 
 
+@lru_cache(maxsize=4096)
 def contiguous(shape: Ints, itemsize: int) -> Layout:
     """Row-major order without gaps."""
     strides, step = [], itemsize
