@@ -2,7 +2,7 @@
 #
 #   make demo    gradients of a transformer block, side by side with PyTorch's    (ARGS="--bisect", ARGS="--size 2,128,256,8", ...)
 #   make test    lint, types, tests                                               (WORKERS=4, PYTEST_ARGS="-k softmax")
-#   make bench   what it costs, next to NumPy, autograd, JAX, PyTorch; writes docs/benchmarks    (ARGS="--only math", ...)
+#   make bench   what it costs, next to NumPy, JAX, PyTorch and others; writes docs/benchmarks   (ARGS="--only math", "--threads 1")
 #   make fuzz    random programs, many more than make test runs                   (FUZZ_EXAMPLES=100000)
 #   make docs    write docs/ops.md and docs/numerics.md again
 #   make accuracy   measure the errors of the math functions (15 minutes, a second time 1), write docs/numerics.json and the pages

@@ -19,10 +19,12 @@ from fxgrad.errors import (
     TreeMismatchError,
     UnsupportedError,
 )
+from fxgrad.explain import explain
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.numpy import asarray
 from fxgrad.runtime.caches import clear_caches
+from fxgrad.runtime.team import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
 
@@ -48,6 +50,8 @@ __all__ = [
     "disable_jit",
     "errors",
     "eval_shape",
+    "explain",
+    "get_num_threads",
     "grad",
     "hessian",
     "hvp",
@@ -64,6 +68,7 @@ __all__ = [
     "parse_ir",
     "remat",
     "scipy",
+    "set_num_threads",
     "stop_gradient",
     "tree",
     "value_and_grad",

@@ -17,6 +17,10 @@ def _default_cache_dir() -> str:
     return os.environ.get("FXGRAD_CACHE_DIR") or os.path.join(base, "fxgrad")
 
 
+def _default_cache_size() -> int:
+    return int(os.environ.get("FXGRAD_CACHE_SIZE") or 1 << 30)
+
+
 @dataclass
 class Config:
     """Settings that change how programs run, never what they compute; `matmul` alone changes roundings.
@@ -24,12 +28,18 @@ class Config:
     fusion: compile chains of operations into one kernel (False: one kernel an operation).
     matmul: "own": matrix products are sums in a fixed order, with the same bits everywhere; "blas": NumPy's, which promise none.
     cache_dir: where compiled kernels are kept; from FXGRAD_CACHE_DIR, else the user's cache directory.
-    log: what to report on stderr, from FXGRAD_LOG, comma separated: "cache" tells why jit traced again.
+    cache_size: bytes they may take on disk, from FXGRAD_CACHE_SIZE, else 1 GiB; what was not used for longest goes first.
+    background_compile: compile what eager evaluation runs again and again (gradients without jit, say) in a background thread,
+        and run it compiled from then on; FXGRAD_BACKGROUND_COMPILE=0 turns it off.
+    log: what to report on stderr, from FXGRAD_LOG, comma separated: "cache" tells why jit traced again, "eager" what is compiled
+        in the background.
     """
 
     fusion: bool = True
     matmul: str = "own"
     cache_dir: str = field(default_factory=_default_cache_dir)
+    cache_size: int = field(default_factory=_default_cache_size)
+    background_compile: bool = field(default_factory=lambda: os.environ.get("FXGRAD_BACKGROUND_COMPILE", "1") != "0")
     log: frozenset[str] = field(default_factory=lambda: frozenset(filter(None, os.environ.get("FXGRAD_LOG", "").split(","))))
 
     def __setattr__(self, name: str, value: Any) -> None:

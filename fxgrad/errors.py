@@ -6,6 +6,8 @@ import os
 import sys
 from types import CodeType, FrameType
 
+import numpy as np
+
 __all__ = [
     "ConcretizationError",
     "FxError",
@@ -22,11 +24,11 @@ __all__ = [
 ]
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_NUMPY = os.path.dirname(os.path.abspath(sys.modules["numpy"].__file__ or "")) + os.sep if "numpy" in sys.modules else "\0"
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _SCIPY = os.path.join(os.path.dirname(os.path.dirname(_NUMPY)), "scipy") + os.sep
 _internal: dict[CodeType, bool] = {}
 
-Location = tuple[CodeType, int]
+Location = tuple[CodeType, int]  # code and the offset of an instruction in it: its line is looked up when a message needs it
 
 
 def is_internal(code: CodeType) -> bool:
@@ -39,14 +41,23 @@ def is_internal(code: CodeType) -> bool:
 
 
 def user_location(frame: FrameType | None = None) -> Location | None:
-    """The innermost frame outside this package and NumPy, as (code, line number)."""
+    """Where the innermost frame outside this package and NumPy stands."""
     frame = frame or sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not _internal.get(code, False) and not is_internal(code):
-            return code, frame.f_lineno
+        internal = _internal.get(code)
+        if not (is_internal(code) if internal is None else internal):
+            return code, frame.f_lasti
         frame = frame.f_back
     return None
+
+
+def line_of(code: CodeType, offset: int) -> int:
+    """The line of a location."""
+    for start, end, line in code.co_lines():
+        if start <= offset < end and line is not None:
+            return line
+    return code.co_firstlineno
 
 
 def format_location(location: Location | None) -> str | None:
@@ -55,7 +66,8 @@ def format_location(location: Location | None) -> str | None:
         return None
     import linecache
 
-    code, line = location
+    code, offset = location
+    line = line_of(code, offset)
     text = linecache.getline(code.co_filename, line).strip()
     return f"{os.path.basename(code.co_filename)}:{line}" + (f"   {text}" if text else "")
 

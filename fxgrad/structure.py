@@ -252,6 +252,7 @@ def _node_of(cls: type) -> Node:
         raise errors.FxTypeError(
             f"a tree structure names {cls.__module__}.{cls.__qualname__}, which is not registered",
             fix=f"Register the class where it is defined: fx.tree.register_node({cls.__name__}, flatten, unflatten).",
+            why="How to take it apart and put it together is known only once it is registered.",
         )
     return node
 

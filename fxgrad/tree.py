@@ -69,6 +69,7 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
         raise errors.FxValueError(
             "cannot flatten a tree that contains itself or is nested deeper than Python's recursion limit",
             fix="Keep long chains in a list instead of nesting them.",
+            why="Trees are walked by recursion and have no cycles.",
         ) from None
 
 
@@ -90,7 +91,9 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
         leaves = list(leaves)
     if len(leaves) != structure.num_leaves:
         raise errors.TreeMismatchError(
-            f"cannot put {len(leaves)} leaves into a tree of {structure.num_leaves}", why=f"Its structure is {_short(structure)}."
+            f"cannot put {len(leaves)} leaves into a tree of {structure.num_leaves}",
+            why=f"Its structure is {_short(structure)}.",
+            fix="Pass as many leaves as the structure has (structure.num_leaves), in the order of flatten.",
         )
     node = structure.node
     if node is None:
@@ -361,10 +364,16 @@ def _exact(value: Any) -> Hashable:
 
 def _register(cls: type, node: Node) -> None:
     if not isinstance(cls, type):
-        raise errors.FxTypeError(f"only classes can be registered as tree nodes, got {cls!r}")
+        raise errors.FxTypeError(
+            f"only classes can be registered as tree nodes, got {cls!r}",
+            why="Nodes are found by the type of a value.",
+            fix="Pass the class itself: register_node(Point, flatten, unflatten).",
+        )
     if cls in NODES:
         raise errors.FxValueError(
-            f"{cls.__name__} is a tree node already", why="A class has one way to be flattened, so that structures stay valid."
+            f"{cls.__name__} is a tree node already",
+            why="A class has one way to be flattened, so that structures stay valid.",
+            fix="Register a class once, where it is defined; derive another one for another way to flatten it.",
         )
     NODES[cls] = node
     LEAF_TYPES.discard(cls)
@@ -428,7 +437,9 @@ def register_dataclass(cls: type | None = None, data_fields: Sequence[str] | Non
         return lambda c: register_dataclass(c, data_fields, meta_fields)
     if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
         raise errors.FxTypeError(
-            f"register_dataclass got {cls!r}, which is not a dataclass", fix="Put @register_dataclass above @dataclass."
+            f"register_dataclass got {cls!r}, which is not a dataclass",
+            fix="Put @register_dataclass above @dataclass.",
+            why="Its fields, data and meta, are those that dataclasses.fields names.",
         )
     fields = [f.name for f in dataclasses.fields(cls) if f.init]
     static = [f.name for f in dataclasses.fields(cls) if f.init and f.metadata.get("static")]
@@ -438,6 +449,7 @@ def register_dataclass(cls: type | None = None, data_fields: Sequence[str] | Non
         raise errors.FxValueError(
             f"data fields {data} and meta fields {meta} of {cls.__name__} are not its fields {tuple(fields)}",
             why="Each field that __init__ takes must be one or the other, or a copy would lose it.",
+            fix="Name every field once, in data_fields or in meta_fields.",
         )
 
     def take(x: Any) -> tuple[Sequence[Any], Any]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import pathlib
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -658,3 +662,23 @@ def test_helper_notices_a_missing_part() -> None:
         assert_four_parts(good, what="scalar", line="another line", why="", fix="")
     with pytest.raises(AssertionError):
         assert_four_parts(fx.errors.FxTypeError("only one part"), what="only", line="", why="", fix="")
+
+
+def test_numpy_is_no_users_file_whoever_is_imported_first() -> None:
+    """Lines of NumPy are never blamed, also when fxgrad is the first to import it."""
+    code = "import fxgrad.errors, numpy; print(fxgrad.errors.is_internal(numpy.full.__code__))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+@pytest.mark.parametrize("part", ["api", "numpy", "primitives", "runtime", "scipy", "trace", "."])
+def test_messages_say_why_and_what_to_do(part: str) -> None:
+    """Every error that is raised as `errors.Kind(...)` gives both; what failed and where come by themselves."""
+    package = pathlib.Path(fx.__file__).parent
+    incomplete = []
+    for path in sorted((package / part).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("Error"):
+                given = {k.arg for k in node.keywords}
+                if ast.unparse(node.func.value) == "errors" and not {"why", "fix"} <= given:
+                    incomplete.append(f"{path.name}:{node.lineno}")
+    assert not incomplete

@@ -13,7 +13,7 @@ from fxgrad.ir.types import Aval
 from fxgrad.numpy import asarray
 from fxgrad.numpy.at import At
 from fxgrad.numpy.indexing import getitem
-from fxgrad.trace.tracing import new_trace
+from fxgrad.trace.tracing import Trace
 
 MODES = ("plain", "traced", "traced indices")
 
@@ -78,7 +78,7 @@ def run(mode: str, r: random.Random, x: np.ndarray, index: Any, f: Any) -> Any:
     try:
         if mode == "plain":
             return f(x, index)
-        with new_trace("grad", known=True) as trace:
+        with Trace("grad", known=True) as trace:
             return f(trace.input(Aval(x.shape, x.dtype), x), index if mode == "traced" else with_traced_arrays(r, index))._known(
                 "", ""
             )

@@ -346,7 +346,7 @@ def chain(n: int) -> tuple[Var, list[Eqn]]:
 def test_check_shows_the_neighbours_and_the_line():
     x, eqns = chain(20)
     code = compile("def f():\n    pass", __file__, "exec")
-    eqns[10] = Eqn(eqns[10].prim, eqns[10].inputs, {}, [Var(Aval((4,), F3.dtype))], (code, 1))
+    eqns[10] = Eqn(eqns[10].prim, eqns[10].inputs, {}, [Var(Aval((4,), F3.dtype))], (code.co_consts[0], 0))
     with pytest.raises(errors.FxTypeError) as info:
         check(Program([x], eqns, [x], name="loss"))
     lines = str(info.value).split("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ from numba.extending import intrinsic
 
 import fxgrad as fx
 import fxgrad.numpy as fnp
+from fxgrad.compile.cache import kernel_addresses
 from fxgrad.config import config
 from fxgrad.kernels.matmul import PLAN, MatmulKernel, block_length
+from fxgrad.kernels.matmul_plan import Matrix, Product, plan_product
 from fxgrad.kernels.matmul_tile import _interleave, register_block
-from fxgrad.runtime.matmul import matmul, prepare
+from fxgrad.runtime.matmul import matmul
 from fxgrad.testing.bits import assert_same_bits
 
 FLOATS = [np.dtype(np.float32), np.dtype(np.float64)]
@@ -189,21 +192,68 @@ def test_accuracy(dtype: np.dtype, shape: tuple[int, int, int]) -> None:
     assert error.max() <= 0.05 * bound.max()  # rounding errors cancel: the bound is not nearly reached
 
 
-@pytest.mark.parametrize("shape", [(100, 300, 200), (7, 600, 300), (100, 300, 1), (1, 300, 100), (1, 900, 1)])
-def test_work_can_be_split_anywhere(shape: tuple[int, int, int]) -> None:
-    """Ranges of units of work, each run on its own, give together what one run gives."""
-    from fxgrad.runtime.launch import _SIGNATURE
+def in_pieces(a: np.ndarray, b: np.ndarray, cuts: Callable[[int], list[int]]) -> tuple[np.ndarray, list[str]]:
+    """The product by runs of ranges of units, the last range first, and the forms of the kernels; nothing else is written."""
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    (g, m, k), n, size, guard = a.shape, b.shape[2], a.dtype.itemsize, 64
+    strides = (Matrix(0, x.strides[0], *x.strides) for x in (a, b, np.empty((g, m, n), a.dtype)))
+    runs = plan_product(Product(a.dtype, 1, g, m, n, k, *strides))
+    written = {"c": np.full(g * m * n + guard, -1, a.dtype), "p": np.full(runs[0].passed // size + guard, -1, a.dtype)}
+    arrays = {"a": a, "b": b, **written}
+    for run, kernel in zip(runs, kernel_addresses([r.kernel for r in runs]), strict=True):
+        pointers = np.array([arrays[x].ctypes.data for x in run.pointers])
+        for lo, hi in reversed(list(itertools.pairwise(cuts(int(run.plan[0]))))):
+            signature(kernel)(pointers.ctypes.data, run.plan.ctypes.data, lo, hi)
+    assert all((x[-guard:] == -1).all() for x in written.values())
+    return written["c"][:-guard].reshape(g, m, n), [r.kernel.form for r in runs]
 
+
+@pytest.mark.parametrize(
+    "shape, forms",
+    [
+        ((100, 300, 200), ["pack", "matmul"]),
+        ((7, 600, 300), ["matmul"]),
+        ((100, 300, 1), ["matvec"]),
+        ((1, 300, 100), ["matvec"]),
+        ((1, 900, 1), ["dot"]),
+        ((1, 90_001, 1), ["dot", "sum of parts"]),
+        ((300, 600, 700), ["pack", "matmul"]),
+    ],
+)
+def test_work_can_be_split_anywhere(shape: tuple[int, int, int], forms: list[str]) -> None:
+    """Ranges of units of work, each run on its own, give together what one run gives."""
     m, k, n = shape
     a, b = values((3, m, k), FLOATS[0], 1), values((3, k, n), FLOATS[0], 2)
-    kernel, plan, swapped, memory = prepare(a.dtype, a.shape, a.strides, b.shape, b.strides)
-    out, extent = np.full((3, m, n), np.nan, a.dtype), int(memory[0])
-    arrays = np.array([x.ctypes.data for x in ((b, a) if swapped else (a, b))] + [out.ctypes.data])
-    cuts = sorted({0, 1, extent // 3, extent // 2, extent - 1, extent} - {-1})
-    assert extent >= 3
-    for lo, hi in reversed(list(itertools.pairwise(cuts))):
-        _SIGNATURE(kernel)(arrays.ctypes.data, plan, lo, hi)
-    assert_same_bits(out, reference(a, b))
+    found = in_pieces(a, b, lambda extent: sorted({0, 1, extent // 3, extent // 2, extent - 1, extent}))
+    assert found[1] == forms
+    assert_same_bits(found[0], reference(a, b))
+    assert_same_bits(matmul(a, b), found[0])
+
+
+@pytest.mark.parametrize("right", [False, True], ids=["b", "b transposed"])
+@pytest.mark.parametrize("left", [False, True], ids=["a", "a transposed"])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_every_unit_by_itself(dtype: np.dtype, left: bool, right: bool) -> None:
+    """Sizes around those of units, blocks and panels, and in all four cases of transposed operands."""
+    edges = (1, 7, 48, 49, 255, 256, 257)
+    for i, (m, k, n) in enumerate([*itertools.product(edges, repeat=3)][3::11]):
+        a, b = values((1 + i % 3, m, k), dtype, i), values((1 + i % 3, k, n), dtype, i + 1)
+        a, b = (_columns_first(x) if turn else x for x, turn in ((a, left), (b, right)))
+        assert_same_bits(in_pieces(a, b, lambda extent: list(range(extent + 1)))[0], reference(a, b))
+
+
+def test_panels_of_a_b_that_batches_share_are_packed_once() -> None:
+    a, b = (
+        values((3, 200, 64), FLOATS[0], 1).transpose(1, 0, 2)[:, ::2],
+        np.broadcast_to(values((64, 700), FLOATS[0], 2), (200, 64, 700)),
+    )
+    tall = np.ascontiguousarray(values((3, 200, 300), FLOATS[0], 3).transpose(1, 2, 0)).transpose(2, 0, 1)
+    wide = np.broadcast_to(values((300, 700), FLOATS[0], 4), (3, 300, 700))
+    for x, y in ((a, b), (tall, wide)):
+        assert_same_bits(in_pieces(x, y, lambda extent: list(range(extent + 1)))[0], reference(x, y))
+    strides = (Matrix(0, 0, *x.strides) for x in (tall, wide, np.empty((3, 200, 700), np.float32)))
+    packing = plan_product(Product(FLOATS[0], 1, 3, 200, 700, 300, *strides))[0]
+    assert packing.kernel.form == "pack" and packing.passed < 2 * wide[0].nbytes
 
 
 def test_a_batch_is_its_parts() -> None:

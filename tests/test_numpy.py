@@ -14,7 +14,7 @@ import fxgrad.numpy as fnp
 from fxgrad.ir.types import Aval
 from fxgrad.scipy import special
 from fxgrad.trace.tracer import Tracer
-from fxgrad.trace.tracing import new_trace
+from fxgrad.trace.tracing import Trace
 
 rng = np.random.default_rng(0)
 A, V, T = rng.normal(size=(3, 4)), rng.normal(size=4), rng.normal(size=(2, 3, 4))
@@ -46,7 +46,7 @@ def traced(f: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
             return type(y)(value(v) for v in y)
         return y._known("", "") if type(y) is Tracer else y
 
-    with new_trace("grad", known=True) as trace:
+    with Trace("grad", known=True) as trace:
 
         def put(x: Any) -> Any:
             if isinstance(x, list) and any(isinstance(v, np.ndarray) for v in x):
@@ -531,7 +531,7 @@ def test_a_planted_difference_is_seen() -> None:
 
 
 def test_creation_is_recorded() -> None:
-    with new_trace("jit", known=False) as trace:
+    with Trace("jit", known=False) as trace:
         made = [
             fnp.zeros(3),
             fnp.ones((2, 2)),

@@ -22,6 +22,7 @@ import pytest
 import fxgrad as fx
 import fxgrad.numpy as fnp
 from fxgrad.compile import cache
+from fxgrad.runtime.buffers import forget_buffers
 from fxgrad.testing.bits import assert_same_bits
 
 F = Callable[..., Any]
@@ -413,6 +414,7 @@ def peak(f: F, x: Any) -> int:
     """Bytes allocated at the worst moment of a call, after one that compiles."""
     f(x)
     gc.collect()
+    forget_buffers()
     tracemalloc.start()
     f(x)
     found = tracemalloc.get_traced_memory()[1]

@@ -47,9 +47,7 @@ def full(value, shape=X.shape, dtype=F):
         (lambda x: E.lin_mul(F(0), x), ["broadcast"]),
         (lambda x: E.lin_div(F(-0.0), x), ["broadcast"]),
         (lambda x: E.div(x, F(1)), []),
-        (lambda x: E.div(x, F(-8)), ["mul"]),
-        (lambda x: E.div(x, full(0.25)), ["mul"]),
-        (lambda x: E.lin_div(x, F(2)), ["lin_mul"]),
+        (lambda x: E.lin_div(F(3), x), ["div"]),
         (lambda x: E.add(x, F(-0.0)), []),
         (lambda x: E.add(F(-0.0), x), []),
         (lambda x: E.sub(x, F(0)), []),
@@ -80,6 +78,9 @@ def test_simpler(rewrite, left):
         (lambda x, y: E.add(E.neg(x), y), ["sub"]),
         (lambda x, y: E.sub(x, E.neg(y)), ["add"]),
         (lambda x, y: E.sub(E.add(x, y), E.add(x, y)), ["add", "sub"]),
+        (lambda x, y: E.lin_mul(E.lin_div(E.neg(x), y), y), ["lin_div", "neg", "lin_mul"]),
+        (lambda x, y: E.lin_div(E.lin_mul(E.neg(x), y), x), ["lin_mul", "neg", "lin_div"]),
+        (lambda x, y: E.sub(E.lin_mul(E.lin_div(E.neg(x), y), x), E.lin_div(x, y)), ["lin_div", "neg", "lin_mul", "sub"]),
     ],
 )
 def test_simpler_of_two(rewrite, left):
@@ -97,9 +98,7 @@ def test_simpler_of_two(rewrite, left):
         lambda x: E.lin_mul(x, F(1)),  # -0.0 becomes 0.0
         lambda x: E.lin_div(x, F(1)),
         lambda x: E.div(x, F(3)),
-        lambda x: E.div(x, F(2.0**127)),  # the inverse would be subnormal
-        lambda x: E.div(x, F(2.0**-127)),
-        lambda x: E.div(x, F(np.inf)),
+        lambda x: E.div(x, F(4)),  # the kernel multiplies; the structure must not depend on such values
         lambda x: E.convert(E.convert(x, dtype=np.dtype("f2")), dtype=np.dtype("f4")),
         lambda x: E.sub(F(0), x),
     ],

@@ -1,32 +1,47 @@
-"""Elementwise math functions of 100,000 numbers on one thread."""
+"""Elementwise math functions of 100,000 numbers."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import fxgrad as fx
-import fxgrad.numpy as fnp
-from bench.peers import peer
-from bench.timing import Group, Row, Target, interleave
+from bench.peers import EAGER, FXGRAD, JAX, Peers, Spelling, contenders
+from bench.run import Run
+from bench.timing import Group, Target
 
 COUNT = 100_000
-# name -> (range of arguments, torch's name, where JAX has it). Those beyond NumPy are scipy.special's.
+
+
+@dataclass(frozen=True)
+class Function:
+    """Range of arguments; SciPy's name if NumPy has none; torch's and JAX's where they differ; text for numexpr."""
+
+    low: float
+    high: float
+    scipy: str | None = None
+    torch: str | None = None
+    jax: str | None = None
+    numexpr: str | None = None
+
+
 FUNCTIONS = {
-    "exp": ((-10.0, 10.0), "exp", "numpy.exp"),
-    "log": ((1e-3, 1e3), "log", "numpy.log"),
-    "tanh": ((-6.0, 6.0), "tanh", "numpy.tanh"),
-    "sin": ((-100.0, 100.0), "sin", "numpy.sin"),
-    "cos": ((-100.0, 100.0), "cos", "numpy.cos"),
-    "erf": ((-4.0, 4.0), "erf", "scipy.special.erf"),
-    "expit": ((-10.0, 10.0), "sigmoid", "nn.sigmoid"),
-    "expm1": ((-2.0, 2.0), "expm1", "numpy.expm1"),
-    "log1p": ((-0.5, 10.0), "log1p", "numpy.log1p"),
-    "sqrt": ((0.0, 1e3), "sqrt", "numpy.sqrt"),
+    "exp": Function(-10.0, 10.0, numexpr="exp(a)"),
+    "log": Function(1e-3, 1e3, numexpr="log(a)"),
+    "tanh": Function(-6.0, 6.0, numexpr="tanh(a)"),
+    "erf": Function(-4.0, 4.0, scipy="erf", jax="scipy.special.erf"),
+    "sin": Function(-100.0, 100.0, numexpr="sin(a)"),
+    "x**1.7": Function(1e-3, 1e3),
+    "cos": Function(-100.0, 100.0, numexpr="cos(a)"),
+    "expit": Function(-10.0, 10.0, scipy="expit", torch="sigmoid", jax="nn.sigmoid"),
+    "expm1": Function(-2.0, 2.0, numexpr="expm1(a)"),
+    "log1p": Function(-0.5, 10.0, numexpr="log1p(a)"),
+    "sqrt": Function(0.0, 1e3, numexpr="sqrt(a)"),
 }
-TARGETS = ("exp", "log", "tanh")  # of float32: no slower than NumPy's own
+TARGETS = ("exp", "log", "tanh", "erf", "sin", "x**1.7")
 
 
 def attribute(module: Any, path: str) -> Any:
@@ -35,41 +50,44 @@ def attribute(module: Any, path: str) -> Any:
     return module
 
 
-def contenders(name: str, x: np.ndarray, torch: Any, jax: Any) -> dict[str, Callable[[], Any]]:
-    _, torch_name, jax_path = FUNCTIONS[name]
-    if hasattr(np, name):
-        plain = getattr(np, name)
-    else:
+def spelling(name: str, peers: Peers) -> Spelling:
+    if name == "x**1.7":
+        return Spelling(lambda xp, a: a**1.7, compiled=False)
+    function = FUNCTIONS[name]
+    if function.scipy:
         import scipy.special
 
-        plain = getattr(scipy.special, name)
-    jitted = fx.jit(lambda a: plain(a))
-    found = {"fxgrad jit": lambda: jitted(x)}
-    if hasattr(fnp, name):
-        eager = getattr(fnp, name)
-        found["fxgrad eager"] = lambda: eager(x)
-    found["numpy"] = lambda: plain(x)
-    if torch is not None:
-        t, run = torch.from_numpy(x), getattr(torch, torch_name)
-        found["torch"] = lambda: run(t)
-    if jax is not None:
-        import jax.numpy
-        import jax.scipy.special
-
-        j, compiled = jax.numpy.asarray(x), jax.jit(attribute(jax, jax_path))
-        found["jax jit"] = lambda: compiled(j).block_until_ready()
-    return found
+        plain = getattr(scipy.special, function.scipy)
+    else:
+        plain = getattr(np, name)
+    if peers.jax is not None:
+        importlib.import_module("jax.scipy.special")  # jax alone does not have it
+    return Spelling(
+        lambda xp, a: plain(a),
+        jax=lambda xp, a: attribute(peers.jax, function.jax or f"numpy.{name}")(a),
+        torch=lambda torch, a: getattr(torch, function.torch or name)(a),
+        numexpr=function.numexpr,
+        compiled=False,
+    )
 
 
-def measure(repeat: int, threads: int) -> list[Group]:
-    group = Group("math", f"Math functions of {COUNT:,} elements", "numpy", threads)
-    torch, jax = peer("torch", threads, group.notes), peer("jax", threads, group.notes)
-    group.notes.append("erf and expit in the numpy column are scipy.special's. Arguments are uniform in the range shown.")
+def eager(name: str, x: np.ndarray) -> dict[str, Callable[[], Any]]:
+    import fxgrad.numpy as fnp
+
+    function = getattr(fnp, name, None)
+    return {EAGER: lambda: function(x)} if function else {}
+
+
+def measure(run: Run) -> list[Group]:
+    group = run.group("math", f"Math functions of {COUNT:,} elements", FXGRAD)
     rng = np.random.default_rng(0)
     for dtype in ("float32", "float64"):
-        for name, ((low, high), *_) in FUNCTIONS.items():
-            x = rng.uniform(low, high, COUNT).astype(dtype)
-            target = Target("fxgrad jit", 1.0, "numpy") if dtype == "float32" and name in TARGETS else None
-            times = interleave(contenders(name, x, torch, jax), repeat)
-            group.rows.append(Row(f"{name} {dtype} [{low:g}, {high:g}]", times, 2 * x.nbytes, target))
+        for name, function in FUNCTIONS.items():
+            x = rng.uniform(function.low, function.high, run.size(COUNT, 1000)).astype(dtype)
+            found = contenders(run.peers, spelling(name, run.peers), [x]) | eager(name, x)
+            targets = [Target(f"{name}, {dtype}", FXGRAD, 0.6, (JAX,))] if name in TARGETS else []
+            label = f"{name} {dtype} [{function.low:g}, {function.high:g}]"
+            run.row(group, label, found, 1e-5 if dtype == "float32" else 1e-12, targets, moved=2 * x.nbytes)
+    group.notes.append("torch.compile is left out: a single function has nothing to fuse.")
+    group.notes.append("erf and expit in the numpy column are scipy.special's. Arguments are uniform in the range shown.")
     return [group]

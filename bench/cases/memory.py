@@ -1,60 +1,49 @@
-"""Memory-bound chains: relu(a*b + c), of which the unfused form moves 32 bytes an element and the fused one 16, and sum(a*a)."""
+"""A memory-bound chain: relu(a*b + c), which moves 32 bytes an element operation by operation and 16 when fused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-import fxgrad as fx
-from bench.peers import peer
-from bench.timing import Group, Row, interleave
+from bench.peers import FXGRAD, JAX, Spelling, contenders
+from bench.run import BANDWIDTH, Run
+from bench.timing import Group, Target
 
 
 def relu(xp: Any, a: Any, b: Any, c: Any) -> Any:
     return xp.maximum(a * b + c, 0)
 
 
-def square_sum(xp: Any, a: Any) -> Any:
-    return xp.sum(a * a)
-
-
-CASES = (
-    ("relu(a*b + c), 1e5", relu, 100_000),
-    ("relu(a*b + c), 1e7", relu, 10_000_000),
-    ("sum(a*a), 1e7", square_sum, 10_000_000),
-)
-
-
 def torch_relu(torch: Any, a: Any, b: Any, c: Any) -> Any:
     return torch.relu(a * b + c)
 
 
-def contenders(f: Callable, args: list[np.ndarray], torch: Any, jax: Any, numexpr: Any) -> dict[str, Callable[[], Any]]:
-    jitted = fx.jit(lambda *xs: f(np, *xs))
-    found = {"fxgrad jit": lambda: jitted(*args), "numpy": lambda: f(np, *args)}
-    if jax is not None:
-        compiled, arrays = jax.jit(lambda *xs: f(jax.numpy, *xs)), [jax.numpy.asarray(v) for v in args]
-        found["jax jit"] = lambda: compiled(*arrays).block_until_ready()
-    if torch is not None:
-        tensors, spelled = [torch.from_numpy(v) for v in args], torch_relu if f is relu else f
-        found["torch eager"] = lambda: spelled(torch, *tensors)
-    if numexpr is not None:
-        text, names = "where(a*b + c > 0, a*b + c, 0)" if f is relu else "sum(a*a)", dict(zip("abc", args, strict=False))
-        found["numexpr"] = lambda: numexpr.evaluate(text, names)
-    return found
+SPELLING = Spelling(relu, torch=torch_relu, numexpr="where(a*b + c > 0, a*b + c, 0)")
 
 
-def measure(repeat: int, threads: int) -> list[Group]:
-    group = Group("memory", "Memory-bound chains, float32", "fxgrad jit", threads)
-    torch, jax, numexpr = (peer(name, threads, group.notes) for name in ("torch", "jax", "numexpr"))
-    group.notes.append(
-        "GB/s counts each input read once and each output written once, whatever is really moved. For information."
-    )
+def targets(n: int, threads: int) -> list[Target]:
+    """Those of the issue: two threads against peers, one thread against the machine."""
+    if threads == 1:
+        return [Target("relu(a*b+c), 1e7, one thread", FXGRAD, 0.85, (BANDWIDTH,), "share")] if n > 100_000 else []
+    if n > 100_000:
+        return [Target("relu(a*b+c), 1e7", FXGRAD, 0.6, (JAX, "torch compiled"))]
+    return [Target("relu(a*b+c), 1e5", FXGRAD, 0.4, (JAX,))]
+
+
+def measure(run: Run) -> list[Group]:
+    group = run.group("memory", "relu(a*b + c), float32", FXGRAD)
     rng = np.random.default_rng(0)
-    for label, f, n in CASES:
-        args = [rng.standard_normal(n, dtype=np.float32) for _ in range(3 if f is relu else 1)]
-        moved = sum(v.nbytes for v in args) + (args[0].nbytes if f is relu else 4)
-        group.rows.append(Row(label, interleave(contenders(f, args, torch, jax, numexpr), repeat, block=0.03), moved))
+    for n, label in ((100_000, "1e5"), (10_000_000, "1e7")):
+        args = [rng.standard_normal(run.size(n, 1000), dtype=np.float32) for _ in range(3)]
+        moved = 4 * args[0].nbytes
+        # What fits in the second-level cache is not bound by memory.
+        limits = {BANDWIDTH: moved / run.limits(group).triad} if n > 100_000 else None
+        run.row(
+            group, f"n = {label}", contenders(run.peers, SPELLING, args), 1e-6, targets(n, run.threads),
+            limits=limits, moved=moved, block=0.03,
+        )  # fmt: skip
+    group.notes.append(
+        "GB/s counts each input read once and each output written once, whatever is really moved; the limit is that of a triad."
+    )
     return [group]

@@ -2,60 +2,53 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import fxgrad as fx
-from bench.peers import peer
-from bench.timing import Group, Row, interleave
+from bench.block import Problem
+from bench.peers import EAGER, FUSED_ATTENTION, FXGRAD, JAX, TORCH
+from bench.run import MATMUL, Run
+from bench.timing import Group, Target
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "transformer_parity.py"
-SIZES = ("4,64,128,8", "1,16,32,4")
-
-
-def load_example(array_module: Any = None) -> Any:
-    """The example as a module, with its `np` bound to another array module: the same model source for JAX."""
-    spec = importlib.util.spec_from_file_location("transformer_parity", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if array_module is not None:
-        module.np = array_module
-    return module
+LARGE = (8, 128, 256, 8)
+SIZES = ((LARGE, "float32"), (LARGE, "float64"), ((4, 64, 128, 8), "float32"), ((1, 16, 32, 4), "float32"))
+TARGETS = [
+    Target("transformer block", FXGRAD, 0.75, (JAX,)),
+    Target("transformer block", FXGRAD, 0.9, (*TORCH, FUSED_ATTENTION)),
+    Target("transformer block, share of matmul's limit", FXGRAD, 0.75, (MATMUL,), "share"),
+]
 
 
-def contenders(example: Any, size: Any, dtype: str, torch: Any, jax: Any) -> dict[str, Callable[[], Any]]:
-    params, x, target = example.make_problem(size, dtype, seed=0)
-    eager = fx.value_and_grad(example.loss_of(size.heads, target), (0, 1))
-    jitted = fx.jit(eager)
-    found = {"fxgrad jit": lambda: jitted(params, x), "fxgrad eager": lambda: eager(params, x)}
-    if jax is not None:
-        jparams, jx, jtarget = jax.tree.map(jax.numpy.asarray, (params, x, target))
-        compiled = jax.jit(jax.value_and_grad(load_example(jax.numpy).loss_of(size.heads, jtarget), (0, 1)))
-        found["jax jit"] = lambda: jax.block_until_ready(compiled(jparams, jx))
-    if torch is not None:
-        leaves = {g: {k: torch.from_numpy(a.copy()).requires_grad_() for k, a in q.items()} for g, q in params.items()}
-        tx, ttarget = torch.from_numpy(x.copy()).requires_grad_(), torch.from_numpy(target)
-        flat = list(example.named(leaves, tx).values())
-
-        def torch_gradients() -> Any:
-            return torch.autograd.grad(example.torch_loss(torch, leaves, tx, ttarget, size.heads), flat)
-
-        found["torch eager"] = torch_gradients
+def contenders(run: Run, problem: Problem, compiled: bool) -> dict[str, Callable[[], Any]]:
+    peers = run.peers
+    found = {FXGRAD: problem.fxgrad(), EAGER: problem.fxgrad(jit=False)}
+    if peers.jax is not None:
+        found[JAX] = problem.jax(peers.jax)
+    if peers.torch is not None:
+        found[TORCH[0]] = problem.torch(peers.torch)
+        found[FUSED_ATTENTION] = problem.torch(peers.torch, fused=True)
+        compiler = peers.torch_compile() if compiled else None
+        if compiler is not None:
+            found[TORCH[1]] = problem.torch(peers.torch, compiler)
+    if peers.module("autograd") is not None:
+        found["autograd"] = problem.autograd(peers.module("autograd"))
     return found
 
 
-def measure(repeat: int, threads: int) -> list[Group]:
-    group = Group("transformer", "Transformer block, loss and all gradients", "fxgrad jit", threads)
-    torch, jax = peer("torch", threads, group.notes), peer("jax", threads, group.notes)
-    group.notes.append("torch eager uses its own layers (layer_norm, softmax, gelu); JAX runs the example's source on jax.numpy.")
-    group.notes.append("For information.")
-    example = load_example()
-    for text in SIZES:
-        size = example.Size(*map(int, text.split(",")))
-        for dtype in ("float32", "float64"):
-            found = contenders(example, size, dtype, torch, jax)
-            group.rows.append(Row(f"B,T,D,H = {text}, {dtype}", interleave(found, repeat, block=0.05)))
+def measure(run: Run) -> list[Group]:
+    group = run.group("transformer", "Transformer block, loss and all gradients", FXGRAD)
+    limits = run.limits(group)
+    for size, dtype in run.size(SIZES, (((1, 4, 8, 2), "float32"),)):
+        problem = Problem(size, dtype)
+        targets = TARGETS if (size, dtype) == SIZES[0] else []
+        run.row(
+            group, f"B,T,D,H = {','.join(map(str, size))}, {dtype}", contenders(run, problem, bool(targets)), 1e-4, targets,
+            limits={MATMUL: problem.flops / limits.matmul[dtype]}, work=problem.flops, block=0.1,
+        )  # fmt: skip
+    group.notes += [
+        "torch uses its own layers (layer_norm, softmax, gelu) and, in the column so named, scaled_dot_product_attention.",
+        "JAX and autograd run the example's source on their NumPy.",
+        "torch.compile takes half a minute for the block and gets only the size that has targets.",
+        "The limit counts the matrix products alone, at the rate of NumPy's 1024x1024 product.",
+    ]
     return [group]

@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad import errors, tree
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.base import instantiate, is_float
-from fxgrad.trace.function import argument_names, as_leaf, aval_of_leaf, name_of
+from fxgrad.trace.function import argument_names, as_leaf, as_leaves, aval_of_leaf, name_of
 
 F = Callable[..., Any]
 
@@ -23,13 +23,16 @@ class Arguments:
 
     def __init__(self, f: F, args: Sequence[Any], kwargs: dict[str, Any], argnums: Sequence[int] | None, transform: str):
         self.f, self.where = f, (args, argnums)
-        chosen = tuple(args) if argnums is None else tuple(args[i] for i in argnums)
+        chosen = tuple(args) if argnums is None else tuple([args[i] for i in argnums])
         flat, self.structure = tree.flatten(chosen)
-        pairs = [as_leaf(x, partial(self._blame, i, transform)) for i, x in enumerate(flat)]
-        self.leaves, self.weak = [x for x, _ in pairs], [w for _, w in pairs]
+        self.leaves, self.weak = as_leaves(flat, lambda i: f"{self.label(i)} of {transform}")
 
-        def rebuild(*values: Any) -> Any:
-            new = tree.unflatten(self.structure, values)
+        structure = self.structure
+
+        def rebuild(
+            *values: Any,
+        ) -> Any:  # holds nothing of self, which holds it: a cycle would keep arrays until it is collected
+            new = tree.unflatten(structure, values)
             if argnums is None:
                 return f(*new, **kwargs)
             full = list(args)
@@ -38,9 +41,6 @@ class Arguments:
             return f(*full, **kwargs)
 
         self.rebuild = rebuild
-
-    def _blame(self, leaf: int, transform: str) -> str:
-        return f"{self.label(leaf)} of {transform}"
 
     def label(self, leaf: int, before: str = "") -> str:
         """`argument 'w'['bias']` for the leaf of that number."""
@@ -53,6 +53,8 @@ class Arguments:
 
 
 def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
+    if type(argnums) is int and 0 <= argnums < len(args):
+        return (argnums,)
     numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
     if not all([isinstance(i, (int, np.integer)) for i in numbers]):
         raise errors.FxTypeError(
@@ -79,19 +81,20 @@ def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> 
 
 def require_float(arguments: Arguments, transform: str) -> None:
     for i, leaf in enumerate(arguments.leaves):
-        dtype = aval_of_leaf(leaf).dtype
+        dtype = leaf.dtype
+        if dtype.kind == "f":
+            continue
         if dtype.kind == "c":
             raise errors.UnsupportedError(
                 f"{transform} of complex inputs is not supported: {arguments.label(i)} is {dtype}",
                 why="fxgrad has no complex derivatives (yet).",
                 fix="Pass real and imaginary parts as two arguments.",
             )
-        if not is_float(dtype):
-            raise errors.NonDifferentiableError(
-                f"{transform} needs floating-point inputs, but {arguments.label(i)} has dtype {dtype}",
-                why="A function of integers has no derivative.",
-                fix="Pass x.astype(float) (or 3.0 for 3), or choose other arguments with argnums=.",
-            )
+        raise errors.NonDifferentiableError(
+            f"{transform} needs floating-point inputs, but {arguments.label(i)} has dtype {dtype}",
+            why="A function of integers has no derivative.",
+            fix="Pass x.astype(float) (or 3.0 for 3), or choose other arguments with argnums=.",
+        )
 
 
 def cotangents(given: Any, out_tree: Any, avals: Sequence[Aval], name: str) -> list[Any]:

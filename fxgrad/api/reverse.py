@@ -14,6 +14,7 @@ from fxgrad.ir.program import Program
 from fxgrad.primitives.base import instantiate, is_float
 from fxgrad.runtime.stale import Guarded
 from fxgrad.trace.function import Traced, aval_of_leaf, canonical, name_of, trace_function
+from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import build, inline
 from fxgrad.transforms.linearize import Split
 from fxgrad.transforms.linearize import linearize as linearize_program
@@ -100,6 +101,8 @@ def _check_scalar(f: F, out: Any, has_aux: bool, transform: str) -> None:
     if has_aux:
         require_pair(out, f, transform)
         out = out[0]
+    if type(out) is Tracer and out._var.aval.shape == () and out._var.aval.dtype.kind == "f":
+        return
     kind = type(out)
     shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", None)
     if kind not in (float, int) and dtype is None:

@@ -67,6 +67,8 @@ class Analysis:
         for i, e in enumerate(self.eqns):
             self.eqns[i] = self._meeting_scalars(e)
             self.kinds.append(self._kind(i))
+            if self.kinds[i] == "host":
+                self.eqns[i] = e  # a library call takes the shape of its result from its operands
         self.consumers: list[list[int]] = [[] for _ in self.eqns]
         for i, e in enumerate(self.eqns):
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
@@ -110,7 +112,8 @@ class Analysis:
     def product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
         """How a product's operands lie, if its result lies like `c`."""
         found = [self.access(x) for x in eqn.inputs]
-        return ProductLayout(eqn, [layout for _, layout in found], [type(root) is not Var for root, _ in found], c)
+        unread = [i for i, (root, _) in enumerate(found) if type(root) is not Var]
+        return ProductLayout(eqn.params, eqn.outputs[0].aval.dtype, [layout for _, layout in found], c, unread)
 
     def _product(self, i: int) -> str:
         """A product by our own kernels; its result is stored as the transpose that follows it wants it, if that can be."""

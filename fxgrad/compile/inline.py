@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fxgrad.compile.cache import Recent
 from fxgrad.compile.simplify import simplify
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Var
@@ -30,13 +31,14 @@ def _inner(eqn: Eqn) -> Program | None:
         from fxgrad.trace.tracing import trace_expansion
 
         key = (eqn.prim, tuple(a.aval for a in eqn.inputs), tuple(sorted(eqn.params.items())))
-        if key not in _expansions:
-            _expansions[key] = trace_expansion(eqn.prim, [a.aval for a in eqn.inputs], eqn.params)
-        return _expansions[key]
+        found = _expansions.get(key)
+        if found is None:
+            found = _expansions[key] = trace_expansion(eqn.prim, [a.aval for a in eqn.inputs], eqn.params)
+        return found
     return None
 
 
-_expansions: dict[Any, Program] = {}
+_expansions = Recent(4096)
 
 
 def flatten(program: Program) -> Program:
@@ -51,13 +53,13 @@ def flatten(program: Program) -> Program:
 def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
     """Append the region's equations, computed on `args`; an explicit stack, since regions may nest deeply."""
 
-    def start(r: Program, values: list[Atom]) -> tuple[Program, dict[Var, Atom], Iterator[Eqn], Any]:
-        return r, dict(zip(r.inputs, values, strict=True)), iter(r.eqns), None
+    def start(r: Program, values: list[Atom], line: Any) -> tuple[Program, dict[Var, Atom], Iterator[Eqn], Any]:
+        return r, dict(zip(r.inputs, values, strict=True)), iter(r.eqns), line
 
-    stack = [start(region, args)]
+    stack = [start(region, args, None)]
     targets: list[tuple[dict[Var, Atom], Any]] = []
     while True:
-        r, env, rest, _ = stack[-1]
+        r, env, rest, line = stack[-1]
         eqn = next(rest, None)
         if eqn is None:
             results = [env[o] if type(o) is Var else o for o in r.outputs]
@@ -74,8 +76,9 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
         inner = _inner(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs))
         if inner is not None:
             targets.append((env, eqn.outputs))
-            stack.append(start(_simplified(inner), inputs))
+            # an expansion is traced once for all its uses: its equations come from the line of the one they stand for
+            stack.append(start(_simplified(inner), inputs, line or (eqn.source if eqn.prim.kind == "expand" else None)))
             continue
         outs = [Var(v.aval) for v in eqn.outputs]
         env.update(zip(eqn.outputs, outs, strict=True))
-        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, eqn.source))
+        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, line or eqn.source))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any, NamedTuple
@@ -18,12 +18,15 @@ import numpy as np
 
 from fxgrad import errors, tree
 from fxgrad.api.wrapping import global_name, name_after
+from fxgrad.compile.misses import NEW_ARGUMENTS, Miss
+from fxgrad.compile.trees import TreeCode, depth
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
 from fxgrad.runtime.stale import glance, reachable
-from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
+from fxgrad.structure import LEAF_TYPES, Structure
+from fxgrad.trace.function import Traced, argument_names, as_leaf, aval_of_leaf, canonical, name_of, trace_function
 from fxgrad.trace.guards import Guards, random_state
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace, inline
@@ -31,6 +34,9 @@ from fxgrad.trace.tracing import current_trace, inline
 __all__ = ["CacheInfo", "Jitted", "Lowered", "jit"]
 
 TRACES_KEPT = 256
+MISSES_KEPT = 32
+_DEEPEST = 24  # trees that are taken apart and put together by generated code
+_MISS = object()
 
 
 class CacheInfo(NamedTuple):
@@ -66,19 +72,19 @@ class _Static:
 class _Entry:
     """One trace: the program, what it captured, how its result is put together, and its compiled form."""
 
-    __slots__ = ("captures", "contents", "executable", "guards", "layout", "out_tree", "program", "single", "traced")
+    __slots__ = ("captures", "contents", "donated", "executable", "guards", "out_tree", "program", "quick", "traced")
 
-    def __init__(self, traced: Traced, guards: Guards):
+    def __init__(self, traced: Traced, guards: Guards, donated: Sequence[int]):
         self.traced, self.guards = traced, guards
         self.program = canonical(dce(traced.program))
         self.captures = traced.captures
+        self.donated = tuple([len(traced.captures) + i for i in donated])
         # captured arrays are read at every call; others within reach may have been read by NumPy, once, while tracing
         captured = {id(c) for c in traced.captures}
         self.contents = [(a, glance(a)) for a in guards.arrays if id(a) not in captured]
         self.out_tree = traced.out_tree
-        self.single = len(traced.out_weak) == 1 and tree.structure(0) == traced.out_tree
         self.executable: Callable[..., list[Any]] | None = None
-        self.layout: tuple[tuple[np.dtype, tuple[int, ...]], ...] | None = None
+        self.quick: Callable[[tuple[Any, ...]], Any] | None = None
 
     def changed(self) -> str | None:
         """What the trace has read that is different now."""
@@ -95,7 +101,36 @@ class _Entry:
             from fxgrad.compile.lower import compile_program
 
             self.executable = compile_program(self.program)
+            if self.donated:
+                from fxgrad.compile.donation import Donating
+
+                self.executable = Donating(self.executable, compile_program(self.program, self.donated), self.donated)
         return self.executable
+
+    def quick_call(self, structure: Structure, kinds: Sequence[type]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """A function of the tuple of arguments that answers what the compiled function does, or `_MISS`, nothing done.
+
+        It wants what the last call had: this structure, leaves of these types, shapes and dtypes, nothing rebound, no transform
+        around. All that is known is written out, since on small arrays the way into the kernels is what a call costs.
+        """
+        if self.donated or max(depth(structure), depth(self.out_tree)) > _DEEPEST:
+            return None
+        executable: Any = self.compiled()
+        code = TreeCode("return miss")
+        names = executable.source.arguments
+        captured, given = names[: len(self.captures)], names[len(self.captures) :]
+        code.take(structure, "args", [*given])
+        for name, kind in zip(given, kinds, strict=True):
+            if kind is not np.ndarray:  # a number; those of Python are weak, NumPy's are not
+                code.convert(name, kind, np.asarray)
+        answer = lambda outs: code.build(self.out_tree, outs)  # noqa: E731
+        changed = "changed() is not None" if self.contents else "guards.checks and guards.changed() is not None"
+        head = [*code.lines, f"if trace() is not None or disabled() or {changed}: return miss"]
+        head += [f"{name} = k{i}" for i, name in enumerate(captured)]
+        code.scope |= {f"k{i}": c for i, c in enumerate(self.captures)} | {
+            "trace": current_trace, "disabled": jit_disabled, "guards": self.guards, "changed": self.changed, "miss": _MISS,
+        }  # fmt: skip
+        return executable.source.function(head, "args", "return miss", answer, code.scope)
 
 
 class Jitted:
@@ -105,69 +140,76 @@ class Jitted:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "_donate_argnums",
         "_entries",
         "_f",
         "_guards",
         "_hits",
-        "_last",
         "_lock",
+        "_missed",
         "_misses",
+        "_quick",
         "_signature",
         "_static_argnames",
         "_static_argnums",
     )
 
-    def __init__(self, f: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]):
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        static_argnums: Sequence[int],
+        static_argnames: Sequence[str],
+        donate_argnums: int | Sequence[int] = (),
+    ):
         self._f = f
         name_after(self, f, "jit")
         self._signature = _signature(f)
         self._static_argnums, self._static_argnames = _static_names(self._signature, static_argnums, static_argnames)
+        self._donate_argnums = _donated_numbers(self._signature, donate_argnums, self._static_argnums)
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
-        self._last: _Entry | None = None
+        self._quick: Callable[[tuple[Any, ...]], Any] | None = None  # of the entry used last
         self._guards: Guards | None = None  # shared by the entries made while nothing was rebound
         self._lock = RLock()
         self._hits = self._misses = 0
+        self._missed: deque[Miss] = deque(maxlen=MISSES_KEPT)  # the last ones and why, for the log and for explain
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        entry = self._last
-        if entry is not None and not kwargs and self._fits(entry, args):
-            self._hits += 1
-            outs = entry.executable(*entry.captures, *args) if entry.captures else entry.executable(*args)  # type: ignore[misc]
-            return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+        quick = self._quick
+        if quick is not None and not kwargs:
+            found = quick(args)
+            if found is not _MISS:
+                self._hits += 1
+                return found
         return self._call(args, kwargs)
 
-    @staticmethod
-    def _fits(entry: _Entry, args: tuple[Any, ...]) -> bool:
-        """The short way: positional arrays of the last call's shapes and dtypes, nothing rebound, no transform around."""
-        layout = entry.layout
-        if layout is None or len(layout) != len(args):
-            return False
-        for a, (dtype, shape) in zip(args, layout, strict=True):
-            if type(a) is not np.ndarray or a.dtype is not dtype or a.shape != shape:
-                return False
-        return current_trace() is None and not jit_disabled() and entry.changed() is None
-
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        entry, leaves, plain = self._entry(args, kwargs)
+        entry, leaves, shape = self._entry(args, kwargs)
         operands = [*entry.captures, *leaves]
         if current_trace() is not None:
             outs = bind(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
         elif jit_disabled():
             outs = inline(entry.program, operands)
         else:
+            again = entry.executable is not None
             run = entry.compiled()
             outs = run(*[x if type(x) is np.ndarray else np.asarray(x) for x in operands])
-            if plain and all(type(x) is np.ndarray for x in args):
-                entry.layout = tuple((a.dtype, a.shape) for a in args)
-                self._last = entry
+            if again and shape is not None:
+                entry.quick = entry.quick or entry.quick_call(*shape)
+                self._quick = entry.quick
         for y, weak in zip(outs, entry.traced.out_weak, strict=True):
             if weak and type(y) is Tracer:
                 y.weak = True
         return tree.unflatten(entry.out_tree, outs)
 
-    def _entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Entry, list[Any], bool]:
-        """The trace for these arguments, made if there is none or what it read has changed."""
-        plain = not kwargs and not self._static_argnums
+    def _entry(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], called: bool = True
+    ) -> tuple[_Entry, list[Any], tuple[Structure, list[type]] | None]:
+        """The trace for these arguments, made if there is none or what it read has changed; and the leaves.
+
+        Also the structure of the arguments and the types of their leaves, if they are positional, and arrays or numbers. Only
+        calls count as hits.
+        """
+        positional = not kwargs and not self._static_argnums
         args, kwargs = self._canonical_call(args, kwargs)
         statics = {i: args[i] for i in self._static_argnums if i < len(args)}
         named = {k: kwargs[k] for k in self._static_argnames if k in kwargs}
@@ -179,6 +221,8 @@ class Jitted:
         weak = tuple(w for _, w in pairs)
         key = (structure, avals, weak, tuple((k, _Static(v)) for k, v in (*statics.items(), *sorted(named.items()))))
         leaves = [x for x, _ in pairs]
+        kinds = [type(x) for x in flat]
+        shape = (structure.children[0], kinds) if positional and LEAF_TYPES.issuperset(kinds) else None
         with self._lock:
             try:
                 entry = self._entries.get(key)
@@ -188,27 +232,43 @@ class Jitted:
                     why="Static arguments are part of the key under which the trace is kept.",
                     fix="Pass tuples instead of lists, or make it a traced argument.",
                 ) from None
-            changed = entry.changed() if entry is not None else "new arguments"
+            changed = entry.changed() if entry is not None else NEW_ARGUMENTS
             if entry is not None and changed is None:
-                self._hits += 1
-                return entry, leaves, plain
+                self._hits += called
+                return entry, leaves, shape
             self._misses += 1
-            self._log_miss(key, changed)
+            self._note_miss(key, changed or NEW_ARGUMENTS, args)
 
             def run(*values: Any) -> Any:
                 moving, new_kwargs = tree.unflatten(structure, values)
                 rest = iter(moving)
                 return self._f(*[statics[i] if i in statics else next(rest) for i in range(len(args))], **new_kwargs, **named)
 
-            entry = self._trace(run, leaves, weak)
+            entry = self._trace(run, leaves, weak, self._donated_leaves(structure, statics, leaves))
             if not any(type(c) is Tracer for c in entry.captures):
                 self._entries[key] = entry
                 self._entries.move_to_end(key)
                 if len(self._entries) > TRACES_KEPT:
                     self._entries.popitem(last=False)
-            return entry, leaves, plain
+            return entry, leaves, shape
 
-    def _trace(self, run: Callable[..., Any], leaves: list[Any], weak: tuple[bool, ...]) -> _Entry:
+    def _donated_leaves(self, structure: Structure, statics: dict[int, Any], leaves: Sequence[Any]) -> list[int]:
+        """Which leaves belong to donated arguments (scalars have no memory to give)."""
+        if not self._donate_argnums:
+            return []
+        out: list[int] = []
+        first, position = 0, -1
+        for child in structure.children[0].children:
+            position += 1
+            while position in statics:
+                position += 1
+            last = first + child.num_leaves
+            if position in self._donate_argnums:
+                out += [i for i in range(first, last) if leaves[i].shape]
+            first = last
+        return out
+
+    def _trace(self, run: Callable[..., Any], leaves: list[Any], weak: tuple[bool, ...], donated: Sequence[int]) -> _Entry:
         if self._guards is None or self._guards.changed() is not None:
             self._guards = Guards(self._f)
         guards = self._guards
@@ -219,7 +279,7 @@ class Jitted:
             code = getattr(inspect.unwrap(self._f), "__code__", None)
             raise errors.UnsupportedError(
                 f"'{name_of(self._f)}' draws from numpy.random while jit traces it",
-                where=(code, code.co_firstlineno) if code is not None else None,
+                where=(code, 0) if code is not None else None,
                 why="It runs once for many calls, so that all of them would get the same random numbers.",
                 fix="Draw outside and pass the numbers as an argument: f(x, rng.normal(size=n)).",
             )
@@ -232,7 +292,7 @@ class Jitted:
                 )
         if guards.changed() is not None:  # by the function itself (a counter of its calls, say): a side effect of tracing
             guards.checks = Guards(self._f).checks
-        return _Entry(traced, guards)
+        return _Entry(traced, guards, donated)
 
     def _canonical_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Keyword arguments moved to their positions, so that f(x, y=1) and f(x, 1) share a trace."""
@@ -241,24 +301,11 @@ class Jitted:
         bound = self._signature.bind(*args, **kwargs)
         return bound.args, bound.kwargs
 
-    def _log_miss(self, key: Any, changed: str | None) -> None:
-        if "cache" not in config.log:
-            return
-        why = changed
-        if changed == "new arguments" and self._entries:
-            old = next(reversed(self._entries))
-            parts = [
-                n
-                for n, a, b in zip(
-                    ("tree structure", "shapes or dtypes", "Python scalars against arrays", "static arguments"),
-                    old,
-                    key,
-                    strict=True,
-                )
-                if a != b
-            ]
-            why = f"{', '.join(parts)} changed: {old[1]} -> {key[1]}"
-        sys.stderr.write(f"fxgrad: jit({name_of(self._f)}) traces: {why}\n")
+    def _note_miss(self, key: Any, changed: str, args: tuple[Any, ...]) -> None:
+        miss = Miss(key, next(reversed(self._entries), None), changed, argument_names(self._f, args))
+        self._missed.append(miss)
+        if "cache" in config.log:
+            sys.stderr.write(f"fxgrad: jit({name_of(self._f)}) traces: {miss.why}\n")
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the trace cache."""
@@ -268,11 +315,12 @@ class Jitted:
         """Forget all traces of this function."""
         with self._lock:
             self._entries.clear()
-            self._last = None
+            self._quick = None
+            self._missed.clear()
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The program for these arguments, to look at or compile."""
-        entry, _, _ = self._entry(args, kwargs)
+        entry, _, _ = self._entry(args, kwargs, called=False)
         return Lowered(entry)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -285,7 +333,7 @@ class Jitted:
         return f"<{self.__name__}>"
 
     def __reduce__(self) -> Any:
-        return global_name(self) or (jit, (self._f, self._static_argnums, self._static_argnames))
+        return global_name(self) or (jit, (self._f, self._static_argnums, self._static_argnames, self._donate_argnums))
 
     __name__: str
 
@@ -342,10 +390,29 @@ def _static_names(signature: inspect.Signature | None, argnums: Any, argnames: A
     return tuple(all_numbers), tuple(all_names)
 
 
+def _donated_numbers(signature: inspect.Signature | None, argnums: Any, statics: Sequence[int]) -> tuple[int, ...]:
+    """Donated arguments by position."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if signature is not None and numbers:
+        kinds = [p.kind for p in signature.parameters.values()]
+        count = sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
+        numbers = tuple(n + count if n < 0 else n for n in numbers)
+        many = inspect.Parameter.VAR_POSITIONAL in kinds
+        wrong = [n for n in numbers if n in statics or n < 0 or (n >= count and not many)]
+        if wrong:
+            raise errors.FxValueError(
+                f"jit got donate_argnums={argnums!r}: argument {wrong[0]} is {'static' if wrong[0] in statics else 'not there'}",
+                why="Only arrays that the function takes as positional arguments have memory to give.",
+                fix=f"Name positions from 0 to {count - 1}, of arguments that are not static.",
+            )
+    return numbers
+
+
 def jit(
     f: Callable[..., Any],
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
 ) -> Jitted:
     """Compile a function: trace it once, fuse its operations into kernels, and run those from then on, with the same bits.
 
@@ -353,6 +420,10 @@ def jit(
         f: a function of arrays, numbers and trees of them. It is traced again when shapes, dtypes or static arguments are
             new, or when a global, closure variable or attribute it reads has been rebound. Captured arrays are read at each call.
         static_argnums, static_argnames: arguments that are part of the trace: hashable, compared by type and value.
+        donate_argnums: positional arguments, with all arrays in them, that the caller gives up: results may take their memory.
+            Afterwards they are read-only, their contents unspecified; donating one again is an error, and so are writes to it.
+            Views of them made before are not known and would see the results. An array that does not own its memory, is
+            read-only, or overlaps another argument or a captured array is left alone.
 
     Returns:
         A function that returns fresh NumPy arrays (rank 0: NumPy scalars), with `lower(*args)`, `cache_info()`, `clear_cache()`.
@@ -371,4 +442,4 @@ def jit(
             why="It compiles a function and returns the compiled one.",
             fix="Write fx.jit(f), then call the result with the arguments.",
         )
-    return Jitted(f, static_argnums, static_argnames)  # type: ignore[arg-type]
+    return Jitted(f, static_argnums, static_argnames, donate_argnums)  # type: ignore[arg-type]

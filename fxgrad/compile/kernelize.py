@@ -24,7 +24,13 @@ _MANY_ROWS = 16  # enough for any team
 
 
 class Launch(NamedTuple):
-    """One kernel run: its operands in the order of the pointers, and what it writes; `why` it is not one with the next."""
+    """One kernel run: its operands in the order of the pointers, and what it writes; `why` it is not one with the next.
+
+    In a pipeline of several, `scale` is the number of its units a row; 0: it counts the units of the pipeline.
+
+    `rows` = (units, unit, m), if its units of work are rows of the result: unit u is, of batch u // units with its m rows,
+    those from (u % units) * unit on, at most `unit`.
+    """
 
     kernel: Kernel | ProductKernel
     plan: np.ndarray
@@ -33,6 +39,8 @@ class Launch(NamedTuple):
     bytes_read: int
     bytes_written: int
     flops: int
+    rows: tuple[int, int, int] | None = None
+    scale: int = 0
     why: str = ""  # empty: the task's reasons
 
 
@@ -181,7 +189,7 @@ def _split(rows: Rows, whole: Launch, places: Sequence[Place], work: float) -> l
     full, ends, partial = (sum(v.aval.nbytes for v in vs) for vs in (rows.full, rows.ends, blocks))
     why = "few rows and long: a team shares their blocks"
     return [
-        Launch(kernel, first, roots, [*rows.full, *blocks], whole.bytes_read, full + partial, whole.flops, why),
+        Launch(kernel, first, roots, [*rows.full, *blocks], whole.bytes_read, full + partial, whole.flops, why=why),
         Launch(kernel, last, [*roots, *rows.full, *blocks], rows.ends, partial, ends, 0),
     ]
 
@@ -231,13 +239,19 @@ def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
         if not out:
             out.append(Launch(kernel, plan, values.roots, writes, *counts))
         else:
-            out.append(Launch(kernel, plan, [*values.roots, *writes], [], *counts, "one piece after the other"))
+            out.append(Launch(kernel, plan, [*values.roots, *writes], [], *counts, why="one piece after the other"))
     return out
 
 
-def copy_launch(a: Analysis, x: Atom, order: Sequence[int], target: Var) -> Launch:
-    """A kernel that writes x into `target`, its axes taken in `order`."""
-    return _map(a, Task("map", x.aval.shape, 0), [x], x.aval.shape, order, target)
+def copy_launch(root: Atom, layout: Layout, out: Var) -> Launch:
+    """The kernel that writes a view of a value, of which the memory is not in order, into `out`."""
+    if isinstance(root, Lit):
+        return fill_launch(out, root.value)
+    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), _target(out.aval)]
+    plan = map_plan(layout.shape, places, 1)
+    source, target = _operands([root.aval, out.aval], plan.modes)
+    touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
+    return Launch(Kernel("map", [source], [], [0], [target]), plan.plan, [root], [out], touched, out.aval.nbytes, 0)
 
 
 def fill_launch(target: Var, value: Any) -> Launch:

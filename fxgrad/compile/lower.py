@@ -1,56 +1,98 @@
-"""From a program to an Executable: straight-line Python that launches kernels and calls libraries.
+"""From a program to an Executable: steps, the memory they use, tables for the executor, and the Python around them.
 
-The steps are independent of how they are run: the generated source is one way, a native executor can be another.
+Kernels that follow one another are one table, run by one native call (`runtime/executor.py`). Between two tables stand library
+calls, in Python. A program without library calls is a single native call between the allocation of its results and their return.
 """
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from fxgrad import errors
-from fxgrad.compile.cache import kernel_addresses
+from fxgrad.compile.cache import Recent, kernel_addresses
+from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.inline import flatten
-from fxgrad.compile.kernelize import Launch, launches
+from fxgrad.compile.kernelize import Launch, copy_launch, launches
 from fxgrad.compile.layout import Layout, contiguous
+from fxgrad.compile.plan import Memory, plan_memory
 from fxgrad.compile.products import product_launches
+from fxgrad.compile.source import Source
+from fxgrad.compile.store import lock
 from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
-from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
-from fxgrad.runtime.eager import operation, own
+from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.primitives.base import kernel_dtypes
 
-__all__ = ["Executable", "Step", "compile_program"]
+__all__ = ["Executable", "MemoryAnalysis", "Result", "Step", "compile_program"]
 
 
 class Step:
-    """One thing an Executable does, and what is known of it."""
+    """One thing an Executable does, and what is known of it.
+
+    kind: "kernel" (a pipeline of launches), "copy" and "fill" (of whole values), "host" (a library call).
+    rows: of a pipeline of several launches: (units a batch, rows a unit, rows a batch); see `Table.pipeline`.
+    why: why what it writes goes to memory, that is, why fusion stopped.
+    """
 
     def __init__(self, kind: str, title: str, why: Sequence[str], reads: Sequence[Var], writes: Sequence[Var]):
-        self.kind, self.title = kind, title  # kind: kernel, host, fill
-        self.why = list(dict.fromkeys(why))  # why what it writes goes to memory: why fusion stopped
+        self.kind, self.title = kind, title
+        self.why = list(dict.fromkeys(why))
         self.reads, self.writes = list(reads), list(writes)
-        self.launch: Launch | None = None
+        self.launches: list[Launch] = []
+        self.rows = (0, 0, 0)
         self.eqn: Eqn | None = None
+        self.value: Any = None  # of a fill; None: there are no elements
+        self.offset = 0  # of a copy: bytes into what it reads
+        self.equations: list[int] = []  # what it computes: places in the flat program
         self.bytes_read = sum(v.aval.nbytes for v in dict.fromkeys(reads))
         self.bytes_written = sum(v.aval.nbytes for v in writes)
         self.flops = 0
+
+    @property
+    def launch(self) -> Launch | None:
+        """The kernel run, or the first of a pipeline."""
+        return self.launches[0] if self.launches else None
 
     def __repr__(self) -> str:
         return f"{self.kind}: {self.title}  ({self.bytes_read} B in, {self.bytes_written} B out; {'; '.join(self.why)})"
 
 
+class Result(NamedTuple):
+    """How an output of the program is obtained: from a value a kernel writes, from one a library call made, or as a literal."""
+
+    kind: str  # native, host, literal
+    aval: Aval
+    atom: Atom
+
+
+class MemoryAnalysis(NamedTuple):
+    """Bytes a call of a compiled function uses.
+
+    argument_bytes, output_bytes: of its arguments and results; temp_bytes: of the arena; host_bytes: of what library calls
+    return, at most at one time; alias_bytes: of results that take the memory of donated arguments; peak_bytes: all together.
+    """
+
+    argument_bytes: int
+    output_bytes: int
+    temp_bytes: int
+    host_bytes: int
+    alias_bytes: int
+    peak_bytes: int
+
+
 class Executable:
     """A compiled program: `executable(*arrays) -> list of arrays`, the arrays in the order of the program's inputs.
 
-    `steps` tells what is done and why it is not one kernel; `text` shows the kernels; `source` the Python that runs them.
+    `steps` tells what is done and why it is not one kernel, of the equations of the program `flat`; `text` shows the kernels;
+    `plan_text()` where values lie.
     """
 
-    def __init__(self, program: Program, steps: list[Step], source: str, run: Callable[..., list]):
-        self.program, self.steps, self.source, self.run = program, steps, source, run
+    def __init__(self, a: Analysis, steps: list[Step], results: list[Result], memory: Memory, addresses: dict[str, int]):
+        self.flat, self.steps, self.results, self.memory = a.program, steps, results, memory
+        self.source = Source(a, steps, results, memory, addresses)
+        self.run: Callable[..., list] = self.source.function()
 
     def __call__(self, *arrays: Any) -> list:
         return self.run(*arrays)
@@ -58,16 +100,49 @@ class Executable:
     @property
     def text(self) -> str:
         """The kernels in the order of their first launch."""
-        kernels = {s.launch.kernel.text: None for s in self.steps if s.launch is not None}
+        kernels = {launch.kernel.text: None for s in self.steps for launch in s.launches}
         return "\n\n".join(kernels)
 
     def as_text(self) -> str:
         """The kernels as readable text, and the steps in order, with the reason why each is not fused with the next."""
         return f"{self.text}\n\n{self!r}"
 
+    def plan_text(self) -> str:
+        """The steps with what each reads and writes, and where every value lies."""
+        return self.source.plan_text()
+
     def cost_analysis(self) -> dict[str, int]:
         """Estimated floating-point operations ("flops") and bytes moved to and from memory ("bytes accessed") of a call."""
         return {"flops": self.flops, "bytes accessed": self.bytes_read + self.bytes_written}
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """How much memory a call uses, by kind."""
+        inputs = self.flat.inputs
+        arguments = sum(v.aval.nbytes for v in inputs)
+        outputs = sum(r.aval.nbytes for r in self.results)
+        alias = sum(inputs[i].aval.nbytes for i in self.memory.donated.values())
+        temp, host = self.memory.arena, self._host_bytes()
+        return MemoryAnalysis(arguments, outputs, temp, host, alias, arguments + outputs + temp + host - alias)
+
+    def _host_bytes(self) -> int:
+        """The most that results of library calls, those that are not results of the program, take at one time."""
+        kept = {r.atom for r in self.results}
+        alive = most = 0
+        dead = self.source.last_uses()
+        for step, names in zip(self.steps, dead, strict=True):
+            if step.kind == "host":
+                alive += sum(v.aval.nbytes for v in step.writes if v not in kept)
+            most = max(most, alive)
+            alive -= sum(v.aval.nbytes for v in names)
+        return most
+
+    def measure_steps(self, arrays: Sequence[Any], repeat: int = 5) -> list[float]:
+        """Seconds each step takes, parallel to `steps`: the least of `repeat` runs, in each of which steps run one by one."""
+        times = [float("inf")] * len(self.steps)
+        run = self.source.function(timed=lambda i, seconds: times.__setitem__(i, min(times[i], seconds)), clock=time.perf_counter)
+        for _ in range(repeat):
+            run(*arrays)
+        return times
 
     @property
     def bytes_read(self) -> int:
@@ -85,21 +160,20 @@ class Executable:
         return "\n".join(map(repr, self.steps))
 
 
-_executables: dict[Any, Executable] = {}
-_lock = threading.RLock()
+_executables = Recent(1024)
 
 
-def compile_program(program: Program) -> Executable:
-    """The program compiled; done once for each structure."""
-    fusion, matmul = config.fusion, config.matmul
-    found = program.memo.get(("executable", fusion, matmul))
+def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executable:
+    """The program compiled; done once for each structure. `donated`: numbers of inputs whose memory it may reuse."""
+    kind = ("executable", config.fusion, config.matmul, donated)
+    found = program.memo.get(kind)
     if found is None:
-        key = (program.without_consts().key, fusion, matmul)
-        with _lock:
+        key = (program.without_consts().key, kind)
+        with lock:
             found = _executables.get(key)
             if found is None:
-                found = _executables[key] = _compile(program, fusion)
-        program.memo["executable", fusion, matmul] = found
+                found = _executables[key] = _compile(program, config.fusion, donated)
+        program.memo[kind] = found
     return found
 
 
@@ -108,14 +182,21 @@ def forget_executables() -> None:
     _executables.clear()
 
 
-def _compile(program: Program, fusion: bool) -> Executable:
+def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
     a, tasks = partition(flatten(program), fusion)
-    steps = [s for t in tasks for s in _steps(a, t)]
-    kernels = [s.launch.kernel for s in steps if s.launch is not None]
-    addresses = kernel_addresses(kernels) if kernels else []
-    source, scope = _Source(a, steps, addresses).finish()
-    exec(compile(source, f"<fxgrad {program.name}>", "exec"), scope)
-    return Executable(program, steps, source, scope["run"])
+    steps: list[Step] = []
+    for task in tasks:
+        made = _steps(a, task)
+        for step in made:
+            step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns)
+        steps += made
+    results = _results(a, steps)
+    native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
+    kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
+    memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
+    kernels = [launch.kernel for s in steps for launch in s.launches]
+    addresses = dict(zip([k.digest for k in kernels], kernel_addresses(kernels), strict=True)) if kernels else {}
+    return Executable(a, steps, results, memory, addresses)
 
 
 # ---- steps ---------------------------------------------------------------------------------------------------------------
@@ -124,198 +205,94 @@ def _compile(program: Program, fusion: bool) -> Executable:
 def _steps(a: Analysis, task: Task) -> list[Step]:
     if task.kind == "host":
         (eqn,) = task.eqns
-        step = Step(
-            "host", eqn.prim.name, task.why, [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var], eqn.outputs
-        )
+        reads = [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var]
+        step = Step("host", eqn.prim.name, task.why, reads, eqn.outputs)
         step.eqn = eqn
+        step.flops = library_flops(eqn)
         return [step]
     empty = task.reduce is not None and task.reduce.inputs[0].aval.size == 0
     if empty or all(v.aval.size == 0 for v in task.stored):
-        step = Step("fill", "no elements", task.why, [], task.stored)
-        step.eqn = task.reduce
-        return [step]
+        return [_identity(task, v) for v in task.stored]
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
-        way = "a product cannot walk this operand's axes" if task.kind == "dot" else launch.why
+        way = _why_before(task, launch)
         why = [way] if way and launch.writes != task.stored else task.why
-        step = Step("kernel", launch.kernel.title, why, launch.reads, launch.writes)
-        step.launch = launch._replace(plan=launch.kernel.bind(launch.plan))
-        step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
-        steps.append(step)
+        steps.append(_kernel_step(launch, launch.kernel.title, why))
     return steps
 
 
-# ---- source --------------------------------------------------------------------------------------------------------------
+def _why_before(task: Task, launch: Launch) -> str:
+    """Why a task begins with a kernel that only brings an operand in order."""
+    if task.kind != "dot":
+        return launch.why
+    if launch.kernel.title == "pack":
+        return "packed once, for all rows and threads"
+    return "a product cannot walk this operand's axes"
 
 
-class _Source:
-    """Writes the function `run`: one or two lines for each step."""
+def _kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
+    step = Step("kernel", title, why, launch.reads, launch.writes)
+    step.launches = [launch._replace(plan=launch.kernel.bind(launch.plan))]
+    step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
+    return step
 
-    def __init__(self, a: Analysis, steps: list[Step], addresses: Sequence[int]):
-        from fxgrad.runtime import launch as native
 
-        self.a, self.steps, self.addresses = a, steps, iter(addresses)
-        self.native = native
-        self.inputs = a.program.inputs
-        self.names: dict[Var, str] = {v: f"a{i}" for i, v in enumerate(self.inputs)}
-        self.scope: dict[str, Any] = {
-            "launch": native.launch, "check": native.check, "prepare": _preparer([v.aval for v in self.inputs]), "own": own,
-            "empty": np.empty, "full": np.full, "asarray": np.asarray, "ndarray": np.ndarray, "errstate": np.errstate,
-        }  # fmt: skip
-        self.lines: list[str] = []
-        self.host_results: set[Var] = set()
-        self.count = {"kernel": 0, "host": 0, "constant": 0}
+def _identity(task: Task, v: Var) -> Step:
+    """What a reduction of no elements gives; nothing at all when there is none to write either."""
+    step = Step("fill", "no elements", task.why, [], [v])
+    if task.reduce is not None and v.aval.size:
+        assert task.reduce.prim.identity is not None
+        step.value = task.reduce.prim.identity(v.aval.dtype)
+    return step
 
-    def finish(self) -> tuple[str, dict[str, Any]]:
-        last = self._last_uses()
-        for i, step in enumerate(self.steps):
-            {"kernel": self._kernel, "host": self._host, "fill": self._fill}[step.kind](step)
-            dead = [self.names[v] for v in last[i]]
-            if dead:
-                self.lines.append(f"{' = '.join(dead)} = None")
-        self._return()
-        names = ", ".join(f"a{i}" for i in range(len(self.inputs)))
-        head = [f"def run({names}):"]
-        if self.inputs:
-            expected = self.native.expected_table([v.aval for v in self.inputs])
-            head += [f"    t = ({names},)", f"    if check(id(t), {expected}):", f"        ({names},) = prepare(t)"]
-        pad = "    "
-        if self.count["host"]:
-            head.append('    with errstate(all="ignore"):')
-            pad = "        "
-        return "\n".join([*head, *(pad + line for line in self.lines)]), self.scope
 
-    def _last_uses(self) -> list[list[Var]]:
-        """For every step the large values nobody needs after it."""
-        kept = {root for o in self.a.program.outputs if type(root := self.a.access(o)[0]) is Var} | set(self.inputs)
-        out: list[list[Var]] = []
-        for step in reversed(self.steps):
-            names = [v for v in dict.fromkeys([*step.reads, *step.writes]) if v not in kept]
-            kept.update(names)
-            out.append([v for v in names if v.aval.nbytes >= 4096 or step.kind == "host"])
-        return out[::-1]
-
-    def _name(self, v: Var) -> str:
-        if v not in self.names:
-            self.names[v] = f"v{len(self.names) - len(self.inputs)}"
-        return self.names[v]
-
-    def _constant(self, value: Any) -> str:
-        name = f"c{self.count['constant']}"
-        self.count["constant"] += 1
-        self.scope[name] = value
-        return name
-
-    def _dtype(self, dtype: np.dtype) -> str:
-        name = short_name(dtype)
-        self.scope[name] = dtype
-        return name
-
-    def _empty(self, v: Var) -> str:
-        return f"{self._name(v)} = empty({v.aval.shape}, {self._dtype(v.aval.dtype)})"
-
-    def _kernel(self, step: Step) -> None:
-        launch = step.launch
-        assert launch is not None
-        n = self.count["kernel"]
-        self.count["kernel"] += 1
-        self.scope[f"k{n}"], self.scope[f"p{n}"] = next(self.addresses), launch.plan.ctypes.data
-        self.scope[f"plan{n}"] = launch.plan  # keeps the numbers at that address
-        self.lines += [self._empty(v) for v in launch.writes]
-        names = ", ".join(self._name(v) for v in (*launch.reads, *launch.writes))
-        self.lines += [f"t = ({names},)  # {step.title}", f"launch(k{n}, p{n}, id(t))"]
-
-    def _fill(self, step: Step) -> None:
-        for v in step.writes:
-            if step.eqn is None or v.aval.size == 0:
-                self.lines.append(self._empty(v))
-                continue
-            identity = step.eqn.prim.identity
-            assert identity is not None
-            value = self._constant(identity(v.aval.dtype))
-            self.lines.append(f"{self._name(v)} = full({v.aval.shape}, {value}, {self._dtype(v.aval.dtype)})")
-
-    def _host(self, step: Step) -> None:
-        eqn = step.eqn
-        assert eqn is not None
-        n = self.count["host"]
-        self.count["host"] += 1
-        self.scope[f"h{n}"] = operation(eqn.prim, [x.aval for x in eqn.inputs], eqn.params)
-        call = f"h{n}({', '.join(self._value(x) for x in eqn.inputs)})  # {eqn.prim.name}"
-        self.host_results.update(eqn.outputs)
-        if len(eqn.outputs) == 1:
-            self.lines.append(f"x = {call}")
+def _results(a: Analysis, steps: list[Step]) -> list[Result]:
+    """Where each output comes from; adds the steps that copy views, arguments, and values that are returned twice."""
+    made = {v: s.kind for s in steps for v in s.writes}
+    taken: set[Var] = set()
+    out = []
+    for o in a.program.outputs:
+        root, layout = a.access(o)
+        if not isinstance(root, Var):
+            out.append(_literal(steps, root, o.aval))
+            continue
+        whole = _is_run(layout, o.aval) and o.aval.nbytes == root.aval.nbytes and root not in taken
+        if whole and made.get(root) == "host" and o.aval.shape == root.aval.shape:
+            out.append(Result("host", o.aval, root))
+        elif whole and made.get(root, "host") != "host":
+            out.append(Result("native", o.aval, root))
+        elif o.aval.size == 0 or _is_run(layout, o.aval) or kernel_dtypes([o.aval]):
+            out.append(Result("native", o.aval, _copied(steps, root, layout, o.aval)))
         else:
-            self.lines.append("".join(f"x{i}, " for i in range(len(eqn.outputs))) + f"= {call}")
-        for i, v in enumerate(eqn.outputs):
-            result = "x" if len(eqn.outputs) == 1 else f"x{i}"
-            self.lines.append(f"{self._name(v)} = asarray({result}, {self._dtype(v.aval.dtype)}, 'C')")
-        self.lines.append(
-            "x = None" if len(eqn.outputs) == 1 else " = ".join(f"x{i}" for i in range(len(eqn.outputs))) + " = None"
-        )
-
-    def _value(self, x: Atom) -> str:
-        """An expression for an operand of a library call."""
-        root, layout = self.a.access(x)
-        if isinstance(root, Lit):
-            value = self._constant(root.value)
-            return value if not layout.shape else f"full({layout.shape}, {value})"
-        return self._view(root, layout)
-
-    def _view(self, root: Var, layout: Layout) -> str:
-        aval = root.aval
-        if layout == contiguous(aval.shape, aval.dtype.itemsize):
-            return self._name(root)
-        dtype = self._dtype(aval.dtype)
-        if 0 in layout.shape:
-            return f"empty({layout.shape}, {dtype})"
-        return f"ndarray({layout.shape}, {dtype}, {self._name(root)}, {layout.offset}, {layout.strides})"
-
-    def _return(self) -> None:
-        """The results: fresh arrays that alias nothing, scalars for rank 0."""
-        seen: set[Var] = set(self.inputs)
-        out: list[str] = []
-        hosts: list[tuple[int, str, Aval]] = []
-        for o in self.a.program.outputs:
-            root, layout = self.a.access(o)
-            if isinstance(root, Lit):
-                out.append(self._value(o))
-                continue
-            whole = layout == contiguous(root.aval.shape, root.aval.dtype.itemsize)
-            text = self._view(root, layout)
-            if not layout.shape:
-                text += "[()]"
-            elif not whole:
-                text = f"asarray({text}, order='C')" if text.startswith("empty") else f"{text}.copy('C')"
-            elif root in seen:
-                text += ".copy()"
-            elif root in self.host_results:
-                hosts.append((len(out), text, root.aval))
-            if whole:
-                seen.add(root)
-            out.append(text)
-        if hosts:
-            spots = {i for i, _, _ in hosts}
-            others = [f"a{i}" for i in range(len(self.inputs))] + [
-                t for i, t in enumerate(out) if i not in spots and t.isidentifier()
-            ]
-            self.lines.append(f"taken = {{{', '.join(f'id({t})' for t in others)}}}" if others else "taken = set()")
-            for i, text, aval in hosts:
-                out[i] = f"own({text}, taken, {self._constant(aval)})"
-        self.lines.append(f"return [{', '.join(out)}]")
+            out.append(Result("host", o.aval, o))
+        taken.add(root)
+    return out
 
 
-def _preparer(avals: Sequence[Aval]) -> Callable[[Sequence[Any]], list[np.ndarray]]:
-    """What makes arguments contiguous, aligned and native, by copies where need be."""
+def _is_run(layout: Layout, aval: Aval) -> bool:
+    """Whether a view is one run of bytes."""
+    return layout.strides == contiguous(aval.shape, aval.dtype.itemsize).strides
 
-    def prepare(arrays: Sequence[Any]) -> list[np.ndarray]:
-        out = []
-        for x, aval in zip(arrays, avals, strict=True):
-            x = np.asarray(x)
-            if x.shape != aval.shape or x.dtype.newbyteorder("=") != aval.dtype:
-                raise errors.FxTypeError(f"a program compiled for {aval} was given {x.dtype.name}{list(x.shape)}")
-            x = np.asarray(x, aval.dtype, order="C")
-            out.append(x if x.flags.aligned else x.copy())
-        return out
 
-    return prepare
+def _copied(steps: list[Step], root: Var, layout: Layout, aval: Aval) -> Var:
+    out = Var(aval)
+    why = ["output of the program"]
+    if aval.size == 0:
+        steps.append(Step("fill", "no elements", why, [], [out]))
+    elif _is_run(layout, aval):
+        step = Step("copy", "copy", why, [root], [out])
+        step.offset, step.bytes_read = layout.offset, aval.nbytes
+        steps.append(step)
+    else:
+        steps.append(_kernel_step(copy_launch(root, layout, out), "copy", why))
+    return out
+
+
+def _literal(steps: list[Step], value: Lit, aval: Aval) -> Result:
+    if not aval.shape or aval.dtype.itemsize > 8:
+        return Result("literal", aval, value)
+    out = Var(aval)
+    step = Step("fill", "fill", ["output of the program"], [], [out])
+    step.value = value.value
+    steps.append(step)
+    return Result("native", aval, out)

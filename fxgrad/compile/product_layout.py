@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fxgrad.compile.layout import Layout, collapse, contiguous
-from fxgrad.ir.program import Eqn
 from fxgrad.kernels.matmul_plan import Matrix, Product
 from fxgrad.primitives.dot import free_axes
 
@@ -39,28 +40,31 @@ class _Side(NamedTuple):
 
 
 class ProductLayout:
-    """A `dot` equation of operands that lie as given and of a result that is to lie like `c`.
+    """A `dot` with these parameters of operands that lie as given, whose result is to lie like `c`.
 
-    `copied` holds the operands, 0 or 1, that have to be copied in the order `orders` of their axes; None when the result
-    cannot be written like that at all.
+    Operands in `unread` are not in memory. `copied` holds the operands, 0 or 1, that have to be copied in the order `orders` of
+    their axes; None when the result cannot be written like that at all.
     """
 
-    def __init__(self, eqn: Eqn, operands: Sequence[Layout], fixed: Sequence[bool], c: Layout):
-        contract, batch = eqn.params["contract"], eqn.params["batch"]
-        self.itemsize, self.c = eqn.outputs[0].aval.dtype.itemsize, c
+    def __init__(
+        self, params: dict[str, Any], dtype: np.dtype, operands: Sequence[Layout], c: Layout, unread: Sequence[int] = ()
+    ):
+        contract, batch = params["contract"], params["batch"]
+        self.strong = 0 if params["strong"] is None else params["strong"] + 1
+        self.dtype, self.itemsize, self.c = dtype, dtype.itemsize, c
         self.sides = []
         for i, layout in enumerate(operands):
             free = free_axes(len(layout.shape), contract[i], batch[i])
             self.sides.append(_Side(layout, batch[i], free, contract[i]))
         x, y = self.sides
         self.orders = (*x.batch, *x.free, *x.contract), (*y.batch, *y.contract, *y.free)
-        self.copied = self._choose(fixed)
+        self.copied = self._choose(unread)
         for i in self.copied or ():
             self.sides[i] = self._copy(i)
 
-    def _choose(self, fixed: Sequence[bool]) -> list[int] | None:
+    def _choose(self, unread: Sequence[int]) -> list[int] | None:
         """As few and as small copies as will do."""
-        bad = {i for i, s in enumerate(self.sides) if fixed[i] or not s.walks(s.contract)}
+        bad = {i for i, s in enumerate(self.sides) if i in unread or not s.walks(s.contract)}
         by_size = sorted((0, 1), key=lambda i: math.prod(self.sides[i].layout.shape))
         for more in ([], *([i] for i in by_size), [0, 1]):
             way = sorted(bad.union(more))
@@ -87,9 +91,16 @@ class ProductLayout:
         rows = _joined(x.sizes(x.free), x.strides(x.free), (0,) * nx, c[nb : nb + nx])
         columns = _joined(y.sizes(y.free), (0,) * len(y.free), y.strides(y.free), c[nb + nx :])
         along = _joined(x.sizes(x.contract), x.strides(x.contract), y.strides(y.contract), (0,) * len(x.contract))
-        return [*batch, *rows[:-1], *columns[:-1]], [(g or [_ONE])[-1] for g in (rows, columns, along)]
+        (row, rows), (column, columns) = (self._chosen(g) for g in (rows, columns))
+        return [*batch, *rows, *columns], [row, column, *(along or [_ONE])]
 
-    def product(self, dtype: Any, strong: int) -> Product:
+    def _chosen(self, levels: list[_Level]) -> tuple[_Level, list[_Level]]:
+        """Of the loops over free axes the one that stays so, which the result has without gaps if it can be; the others."""
+        dense = [i for i, (_, moves) in enumerate(levels) if moves[2] == self.itemsize]
+        i = dense[0] if dense else len(levels) - 1
+        return (levels[i], levels[:i] + levels[i + 1 :]) if levels else (_ONE, [])
+
+    def product(self) -> Product:
         """The product with the copies made."""
         x, y = self.sides
         batches, ((m, rows), (n, columns), (k, along)) = self._levels(self.sides)
@@ -97,7 +108,7 @@ class ProductLayout:
         a = Matrix(x.layout.offset, far[0], near[0], rows[0], along[0])
         b = Matrix(y.layout.offset, far[1], near[1], along[1], columns[1])
         c = Matrix(self.c.offset, far[2], near[2], rows[2], columns[2])
-        return Product(dtype, outer, inner, m, n, k, a, b, c, strong)
+        return Product(self.dtype, outer, inner, m, n, k, a, b, c, self.strong)
 
 
 def _joined(sizes: Ints, *strides: Ints) -> list[_Level]:

@@ -6,10 +6,12 @@ not fit into the two loops over batches either.
 
 from __future__ import annotations
 
+import numpy as np
+
 from fxgrad.compile.fuse import Analysis, Task
 from fxgrad.compile.kernelize import Launch, copy_launch, fill_launch
 from fxgrad.ir.types import Aval, Var
-from fxgrad.kernels.matmul_plan import plan_product
+from fxgrad.kernels.matmul_plan import Product, plan_product
 
 __all__ = ["product_launches"]
 
@@ -25,15 +27,22 @@ def product_launches(a: Analysis, task: Task) -> list[Launch]:
     for i in layout.copied:
         x, order = eqn.inputs[i], layout.orders[i]
         copy = Var(Aval(tuple(x.aval.shape[d] for d in order), x.aval.dtype))
-        copies.append(copy_launch(a, x, order, copy))
+        root, lying = a.access(x)
+        copies.append(copy_launch(root, lying.transposed(tuple(order)), copy))
         roots[i] = copy
-    strong = eqn.params["strong"]
-    p = layout.product(out.aval.dtype, 0 if strong is None else strong + 1)
-    run = plan_product(p)
     x, y = roots
     assert isinstance(x, Var) and isinstance(y, Var)
-    pointers = [{"a": x, "b": y, "c": out}[name] for name in run.pointers]
-    batches, size = p.outer * p.inner, p.dtype.itemsize
-    read = min(batches * p.m * p.k * size, x.aval.nbytes) + min(batches * p.n * p.k * size, y.aval.nbytes)
-    flops = 2 * batches * p.m * p.n * p.k
-    return [*copies, Launch(run.kernel, run.plan, pointers[:-1], pointers[-1:], read, out.aval.nbytes, flops)]
+    return copies + _runs(layout.product(), {"a": x, "b": y, "c": out})
+
+
+def _runs(p: Product, arrays: dict[str, Var]) -> list[Launch]:
+    batches, found = p.outer * p.inner, []
+    read = sum(min(batches * n * p.k * p.dtype.itemsize, arrays[x].aval.nbytes) for n, x in ((p.m, "a"), (p.n, "b")))
+    for run in plan_product(p):
+        if run.passed:
+            arrays["p"] = Var(Aval((run.passed,), np.dtype(np.uint8)))
+        *reads, write = (arrays[n] for n in run.pointers)
+        multiplies = {"a", "b"} <= set(run.pointers)
+        moved, flops = (read, 2 * batches * p.m * p.n * p.k) if multiplies else (reads[0].aval.nbytes, 0)
+        found.append(Launch(run.kernel, run.plan, reads, [write], moved, write.aval.nbytes, flops, run.rows))
+    return found

@@ -1,6 +1,6 @@
 """Exact simplification: every rewrite gives the bits of what it replaces (any NaN being any NaN).
 
-So no x*0 -> 0 and no x+0 -> x (which turns -0.0 into 0.0); but x*1, x-0, x+(-0.0), x+(-y) -> x-y, x/4 -> x*0.25, views of views,
+So no x*0 -> 0 and no x+0 -> x (which turns -0.0 into 0.0); but x*1, x-0, x+(-0.0), x+(-y) -> x-y, views of views,
 constants of constants, and equations that compute the same. `simplify` is one walk; a rule sees the operands already simplified.
 """
 
@@ -108,6 +108,14 @@ class _Walk:
         for v in eqn.outputs:
             self.maker[v] = eqn
 
+    def add(self, name: str, inputs: list[Atom], like: Atom) -> Var:
+        """Another equation, or the one there is, with a result like `like`."""
+        out = Var(like.aval)
+        self._keep(Eqn(REGISTRY[name], inputs, {}, [out], None), inputs)
+        found = self.env.get(out, out)
+        assert isinstance(found, Var)
+        return found
+
     def constant(self, a: Atom) -> Any:
         """The value every element of `a` is known to have, or None."""
         while type(a) is Var:
@@ -136,37 +144,35 @@ def _mul(w: _Walk, x: Atom, y: Atom) -> Found:
     return x if w.is_(y, 1) else y if w.is_(x, 1) else None
 
 
+def _sign_after(w: _Walk, name: str, t: Atom, r: Atom) -> Found:
+    """What is linear in t takes both zeros of t for one, so t = (-u)/s may be -(u/s): then u/s, often needed too, is shared."""
+    made = w.maker.get(t) if type(t) is Var else None
+    if made is None or made.prim.name not in ("lin_mul", "lin_div"):
+        return None
+    u = w.operand("neg", made.inputs[0])
+    if u is None or u.aval is not t.aval:
+        return None
+    inner = w.add(made.prim.name, [u, made.inputs[1]], t)
+    return name, [w.add("neg", [inner], t), r], {}
+
+
 def _lin_mul(w: _Walk, t: Atom, r: Atom) -> Found:
-    return r if w.is_(t, 1) else _zero_like(t) if w.constant(t) == 0 else None
+    return r if w.is_(t, 1) else _zero_like(t) if w.constant(t) == 0 else _sign_after(w, "lin_mul", t, r)
 
 
 def _zero_like(a: Atom) -> Lit:
     return Lit(a.aval.dtype.type(0))
 
 
-def _inverse_power_of_two(w: _Walk, y: Atom) -> Lit | None:
-    """1/y where it is exact: then x/y and x*(1/y) round alike."""
-    c = w.constant(y)
-    if c is None or c.dtype.kind != "f" or not np.isfinite(c) or c == 0 or abs(math.frexp(c)[0]) != 0.5:
-        return None
-    with np.errstate(all="ignore"):
-        inverse = c.dtype.type(1) / c
-    smallest = np.finfo(c.dtype).smallest_normal
-    return Lit(inverse) if np.isfinite(inverse) and abs(inverse) >= smallest and abs(c) >= smallest else None
-
-
 def _div(w: _Walk, x: Atom, y: Atom) -> Found:
-    if w.is_(y, 1):
-        return x
-    inverse = _inverse_power_of_two(w, y)
-    return None if inverse is None else ("mul", [x, inverse], {})
+    return x if w.is_(y, 1) else None  # kernels multiply where they can: here, another batch size would be another kernel
 
 
 def _lin_div(w: _Walk, t: Atom, r: Atom) -> Found:
-    if w.constant(t) == 0:
-        return _zero_like(t)
-    inverse = _inverse_power_of_two(w, r)
-    return None if inverse is None else ("lin_mul", [t, inverse], {})
+    c = w.constant(t)
+    if c is None:
+        return _sign_after(w, "lin_div", t, r)
+    return _zero_like(t) if c == 0 else ("div", [t, r], {})
 
 
 def _add(w: _Walk, x: Atom, y: Atom) -> Found:

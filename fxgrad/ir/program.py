@@ -65,15 +65,16 @@ class Program:
         """The structure as a hashable value: variables numbered in order of definition."""
         if self._key is None:
             number: dict[Var, int] = {v: i for i, v in enumerate(self.inputs)}
-            rows = []
+            row: list[Any] = [len(self.consts), *[v.aval for v in self.inputs]]
             for eqn in self.eqns:
-                ins = tuple([number[a] if type(a) is Var else a for a in eqn.inputs])
+                row.append(eqn.prim)  # then its operands and its parameters, which end with a tuple
+                for a in eqn.inputs:
+                    row.append(number[a] if type(a) is Var else a)  # noqa: PERF401 - a comprehension is a call before Python 3.12
                 params = eqn.params
-                rows.append((eqn.prim.name, ins, tuple(sorted(params.items())) if len(params) > 1 else tuple(params.items())))
+                row.append(tuple(sorted(params.items())) if len(params) > 1 else tuple(params.items()))
                 for v in eqn.outputs:
                     number[v] = len(number)
-            outs = tuple([number[a] if type(a) is Var else a for a in self.outputs])
-            self._key = (len(self.consts), tuple(self.in_avals), tuple(rows), outs)
+            self._key = (*row, *[number[a] if type(a) is Var else a for a in self.outputs])
         return self._key
 
     def __eq__(self, other: object) -> bool:
@@ -127,12 +128,15 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program
     live: set[Var] = {o for o in outputs if type(o) is Var}
     kept: list[Eqn] = []
     for eqn in reversed(program.eqns):
-        if not any([v in live for v in eqn.outputs]):
+        used = len(live.intersection(eqn.outputs))
+        if not used:
             continue
-        if eqn.prim.prune is not None and not all(v in live for v in eqn.outputs):
+        if eqn.prim.prune is not None and used < len(eqn.outputs):
             eqn = eqn.prim.prune(eqn, [v in live for v in eqn.outputs])
         kept.append(eqn)
-        live.update([a for a in eqn.inputs if type(a) is Var])
+        for a in eqn.inputs:
+            if type(a) is Var:
+                live.add(a)
     if len(kept) == len(program.eqns) and len(outputs) == len(program.outputs):
         return program
     return Program(program.inputs, kept[::-1], outputs, program.consts, program.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,19 +28,25 @@ SHORT_NAMES = {
 LONG_NAMES = {short: np.dtype(name) for name, short in SHORT_NAMES.items()}
 
 
+@lru_cache(maxsize=256)
 def short_name(dtype: np.dtype) -> str:
     """`f32` for float32, and so on; what the text form of the IR and the error messages call a dtype."""
     return SHORT_NAMES.get(dtype.name, dtype.name)
 
 
+@lru_cache(maxsize=256)
+def _canonical_dtype(dtype: Any) -> np.dtype:
+    """In native byte order, and the one object NumPy keeps for it."""
+    return np.dtype(np.dtype(dtype).name)
+
+
 class Aval:
     """An abstract value: the shape and dtype of an array, and nothing else. Equal avals are the same object."""
 
-    __slots__ = ("_hash", "dtype", "shape", "size")
+    __slots__ = ("dtype", "shape", "size")
     shape: tuple[int, ...]
     dtype: np.dtype
     size: int
-    _hash: int
     _interned: ClassVar[dict[tuple, Aval]] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: Any) -> Aval:
@@ -47,8 +54,7 @@ class Aval:
         found = cls._interned.get(key)
         if found is not None:
             return found
-        shape = tuple(int(n) for n in shape)
-        dtype = np.dtype(np.dtype(dtype).name)  # native byte order, and the one object NumPy keeps for it
+        shape, dtype = tuple([int(n) for n in shape]), _canonical_dtype(dtype)
         self = cls._interned.get((shape, dtype))
         if self is None:
             self = super().__new__(cls)
@@ -56,8 +62,7 @@ class Aval:
             self.size = 1
             for n in shape:
                 self.size *= n
-            self._hash = hash((shape, dtype))
-            cls._interned[(shape, dtype)] = self
+            self = cls._interned.setdefault((shape, dtype), self)  # one object, also when two threads make it at once
         return self
 
     @property
@@ -73,9 +78,6 @@ class Aval:
 
     def with_dtype(self, dtype: Any) -> Aval:
         return Aval(self.shape, np.dtype(dtype))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def __reduce__(self) -> tuple:
         return Aval, (self.shape, self.dtype)
@@ -105,24 +107,26 @@ class Var:
 class Lit:
     """A scalar constant inside an equation. Elementwise equations let it meet operands of any shape."""
 
-    __slots__ = ("aval", "value")
+    __slots__ = ("_key", "aval", "value")
 
     def __init__(self, value: np.generic):
         self.value = value
         self.aval = Aval((), value.dtype)
+        self._key: tuple | None = None
 
     def key(self) -> tuple:
         """Equal for equal bits: tells 0.0 from -0.0; any NaN equals any NaN (also as a part of a complex number)."""
-        value = self.value
-        if value != value:
-            return (self.aval.dtype, tuple(["nan" if x != x else x.tobytes() for x in (value.real, value.imag)]))
-        return (self.aval.dtype, value.tobytes())
+        if self._key is None:
+            value = self.value
+            parts = ["nan" if x != x else x.tobytes() for x in (value.real, value.imag)] if value != value else [value.tobytes()]
+            self._key = (self.aval, *parts)
+        return self._key
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lit) and self.key() == other.key()
+        return self is other or (isinstance(other, Lit) and self.key() == other.key())
 
     def __hash__(self) -> int:
-        return hash(self.key())
+        return hash(self._key or self.key())
 
     def __repr__(self) -> str:
         return f"Lit({self.value!r})"

@@ -14,7 +14,8 @@ Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from llvmlite import ir
 from fxgrad.ir.types import Lit, short_name
 from fxgrad.kernels import language
 from fxgrad.kernels.spec import Kernel, Op, Operand, Ref, Scalar
-from fxgrad.kernels.vector import Vec, constant, llvm_type
+from fxgrad.kernels.vector import Divisor, Vec, constant, llvm_type
 
 __all__ = ["KERNEL_TYPE", "emit_kernel"]
 
@@ -33,6 +34,8 @@ KERNEL_TYPE = ir.FunctionType(ir.VoidType(), [PTR, PTR, I64, I64])
 MAX_NDIM = 64
 _HEADER = 6
 _LIKELY = [1000, 1]
+_COPIES = 3  # of a long body in one kernel
+_DIVISIONS = ("div", "lin_div")
 
 
 def memory_type(dtype: np.dtype) -> ir.Type:
@@ -49,9 +52,12 @@ def splat_constant(t: ir.Type, lanes: int, values: Any) -> ir.Constant:
 
 
 class Loop:
-    """`for i in range(lo, hi, step)` with values carried from one turn to the next, in `carried` inside and after."""
+    """`for i in range(lo, hi, step)` with values carried from one turn to the next, in `carried` inside and after.
 
-    def __init__(self, b: ir.IRBuilder, lo: ir.Value, hi: ir.Value, step: int | ir.Value, init: Sequence[ir.Value] = ()):
+    Without a step, `end` is told the next i.
+    """
+
+    def __init__(self, b: ir.IRBuilder, lo: ir.Value, hi: ir.Value, step: int | ir.Value | None, init: Sequence[ir.Value] = ()):
         self.b, self.step = b, i64(step) if isinstance(step, int) else step
         entry = b.block
         self.head, body, self.done = (b.append_basic_block(n) for n in ("head", "body", "done"))
@@ -65,10 +71,11 @@ class Loop:
         b.cbranch(b.icmp_signed("<", self.i, hi), body, self.done)
         b.position_at_end(body)
 
-    def end(self, carried: Sequence[ir.Value] = ()) -> None:
+    def end(self, carried: Sequence[ir.Value] = (), following: ir.Value | None = None) -> None:
         """Close the loop; the builder goes on after it."""
         b = self.b
-        following = b.add(self.i, self.step)
+        if self.step is not None:
+            following = b.add(self.i, self.step)
         self.i.add_incoming(following, b.block)
         for phi, v in zip(self.carried, carried, strict=True):
             phi.add_incoming(v, b.block)
@@ -81,29 +88,29 @@ class Plan:
 
     def __init__(self, b: ir.IRBuilder, address: ir.Value, count: int, scalars: Sequence[np.dtype] = ()):
         self.b, self.address = b, address
-        self.extent, self.grain, self.rows, self.ndim, self.n, self.m = (self._at(i64(i)) for i in range(_HEADER))
+        self.extent, self.grain, self.rows, self.ndim, self.n, self.m = (self.at(i64(i)) for i in range(_HEADER))
+        if not count:
+            return
         width = b.add(self.ndim, i64(3))
         first = b.add(self.ndim, i64(_HEADER))
         self.records = [b.add(first, b.mul(width, i64(k))) for k in range(count)]
-        self.vector_strides = [self._at(b.add(r, i64(1))) for r in self.records]
-        self.loop_strides = [self._at(b.add(r, i64(2))) for r in self.records]
+        self.vector_strides = [self.at(b.add(r, i64(1))) for r in self.records]
+        self.loop_strides = [self.at(b.add(r, i64(2))) for r in self.records]
         tail = b.add(first, b.mul(width, i64(count)))
         self.literals = [self._literal(b.add(tail, i64(k)), dtype) for k, dtype in enumerate(scalars)]
 
     def _literal(self, index: ir.Value, dtype: np.dtype) -> ir.Value:
         return self.b.load(self.b.gep(self.address, [index], source_etype=I64), typ=memory_type(dtype), align=8)
 
-    def _at(self, index: ir.Value) -> ir.Value:
+    def at(self, index: ir.Value) -> ir.Value:
+        """The entry with this index."""
         return self.b.load(self.b.gep(self.address, [index], source_etype=I64), typ=I64)
 
     def size(self, d: ir.Value) -> ir.Value:
-        return self._at(self.b.add(d, i64(_HEADER)))
+        return self.at(self.b.add(d, i64(_HEADER)))
 
     def offset(self, k: int) -> ir.Value:
-        return self._at(self.records[k])
-
-    def outer_stride(self, k: int, d: ir.Value) -> ir.Value:
-        return self._at(self.b.add(self.b.add(self.records[k], d), i64(3)))
+        return self.at(self.records[k])
 
 
 def advance(b: ir.IRBuilder, pointer: ir.Value, by: ir.Value) -> ir.Value:
@@ -111,18 +118,22 @@ def advance(b: ir.IRBuilder, pointer: ir.Value, by: ir.Value) -> ir.Value:
 
 
 class Nest:
-    """The outer dimensions, walked like an odometer: row by row, with one moving pointer for each operand."""
+    """The outer dimensions, walked like an odometer: row by row, with one moving pointer for each operand.
+
+    The rows along the last of them are a run, walked with the pointers in registers. Going to a row, and from one run to the
+    next, are functions that all kernels of a module share: they would be most of a small kernel's code.
+    """
 
     def __init__(self, b: ir.IRBuilder, fn: ir.Function, count: int, scalars: Sequence[np.dtype] = ()):
         self.b, self.count = b, count
         pointers, address, lo, hi = fn.args
-        self.index = b.alloca(I64, size=i64(MAX_NDIM))
-        self.slots = [b.alloca(PTR) for _ in range(count)]
+        self.index = opaque(b.alloca(I64, size=i64(MAX_NDIM)))
+        self.slots = opaque(b.alloca(PTR, size=i64(count)))
         self.plan = Plan(b, address, count, scalars)
         self.flat = b.icmp_signed("<=", self.plan.rows, i64(1))
-        for k, slot in enumerate(self.slots):
+        for k in range(count):
             base = b.load(b.gep(pointers, [i64(k)], source_etype=PTR), typ=PTR)
-            b.store(advance(b, base, self.plan.offset(k)), slot)
+            b.store(advance(b, base, self.plan.offset(k)), self._slot(k))
         self.lo, self.hi = lo, hi
 
     def split_columns(self) -> tuple[ir.Value, ir.Value]:
@@ -133,54 +144,108 @@ class Nest:
         return columns
 
     def begin(self) -> list[ir.Value]:
-        """Open the loop over rows; the operands' pointers in this row."""
-        b = self.b
-        self._seek()
-        self.loop = Loop(b, self.lo, self.hi, 1)
-        return [b.load(slot, typ=PTR) for slot in self.slots]
+        """Open the loop over rows, `loop.i` being the row; the operands' pointers in this row."""
+        b, ndim = self.b, self.plan.ndim
+        self._call("nest_seek", _seek, self.lo)
+        outer, last = b.icmp_signed(">", ndim, i64(0)), b.sub(ndim, i64(1))
+        self.last = self._index(b.select(outer, last, i64(0)))
+        strides = [self.plan.at(b.add(r, b.add(ndim, i64(2)))) for r in self.plan.records]
+        size = b.select(outer, self.plan.size(last), i64(1))
+        b.store(b.select(outer, b.load(self.last, typ=I64), i64(0)), self.last)
+        self.runs = Loop(b, self.lo, self.hi, None)
+        self.start = b.load(self.last, typ=I64)
+        left, rest = b.sub(size, self.start), b.sub(self.hi, self.runs.i)
+        self.stop = b.add(self.runs.i, b.select(b.icmp_signed("<", left, rest), left, rest))
+        self.loop = Loop(b, self.runs.i, self.stop, 1, [b.load(self._slot(k), typ=PTR) for k in range(self.count)])
+        b.store(b.add(self.start, b.sub(self.loop.i, self.runs.i)), self.last)
+        self.following = [advance(b, p, s) for p, s in zip(self.loop.carried, strides, strict=True)]
+        return self.loop.carried
+
+    def _slot(self, k: int) -> ir.Value:
+        return self.b.gep(self.slots, [i64(k)], source_etype=PTR)
 
     def _index(self, d: ir.Value) -> ir.Value:
         return self.b.gep(self.index, [d], source_etype=I64)
 
-    def _move(self, d: ir.Value, by: ir.Value) -> None:
-        b = self.b
-        for k, slot in enumerate(self.slots):
-            b.store(advance(b, b.load(slot, typ=PTR), b.mul(self.plan.outer_stride(k, d), by)), slot)
-
-    def _seek(self) -> None:
-        """Start at row `lo`: its index in every dimension."""
-        b = self.b
-        loop = Loop(b, i64(0), self.plan.ndim, 1, [self.lo])
-        d = b.sub(b.sub(self.plan.ndim, i64(1)), loop.i)
-        size, rest = self.plan.size(d), loop.carried[0]
-        quotient = b.sdiv(rest, size)
-        i = b.sub(rest, b.mul(quotient, size))
-        b.store(i, self._index(d))
-        self._move(d, i)
-        loop.end([quotient])
+    def _call(self, name: str, emit: Callable[..., None], value: ir.Value) -> None:
+        fn = _shared(self.b.module, name, 5, emit)
+        self.b.call(fn, [self.slots, self.index, self.plan.address, i64(self.count), value])
 
     def end(self) -> None:
-        """Step to the next row, carrying into outer dimensions, and close the loop."""
-        b = self.b
-        entry, test, step, wrap, done = b.block, *(b.append_basic_block(n) for n in ("carry", "step", "wrap", "next"))
-        first = b.sub(self.plan.ndim, i64(1))
-        b.branch(test)
-        b.position_at_end(test)
-        d = b.phi(I64)
-        d.add_incoming(first, entry)
-        b.cbranch(b.icmp_signed(">=", d, i64(0)), step, done)
-        b.position_at_end(step)
-        i, size = b.add(b.load(self._index(d), typ=I64), i64(1)), self.plan.size(d)
-        b.store(i, self._index(d))
-        self._move(d, i64(1))
-        b.cbranch(b.icmp_signed("<", i, size), done, wrap)
-        b.position_at_end(wrap)
-        b.store(i64(0), self._index(d))
-        self._move(d, b.neg(size))
-        d.add_incoming(b.sub(d, i64(1)), b.block)
-        b.branch(test)
-        b.position_at_end(done)
-        self.loop.end()
+        """Step to the next row and close the loop."""
+        self.loop.end(self.following)
+        self._call("nest_next", _next, self.start)
+        self.runs.end(following=self.stop)
+
+
+def opaque(pointer: ir.Value) -> ir.Value:
+    """A stack address as the untyped pointer it is to LLVM."""
+    pointer.type = PTR
+    return pointer
+
+
+def _shared(module: ir.Module, name: str, arity: int, emit: Callable[..., None]) -> ir.Function:
+    """A function of three pointers and integers, emitted once in a module."""
+    fn = module.globals.get(name)
+    if fn is None:
+        fn = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR] * 3 + [I64] * (arity - 3)), name)
+        fn.linkage = "internal"
+        fn.attributes.add("nounwind")
+        fn.attributes.add("noinline")
+        b = ir.IRBuilder(fn.append_basic_block("entry"))
+        emit(b, *fn.args)
+    return fn
+
+
+def _move(b: ir.IRBuilder, slots: ir.Value, plan: Plan, count: ir.Value, d: ir.Value, by: ir.Value) -> None:
+    """Every operand's pointer `by` steps along dimension d."""
+    width = b.add(plan.ndim, i64(3))
+    first = b.add(b.add(plan.ndim, d), i64(_HEADER + 3))
+    loop = Loop(b, i64(0), count, 1, [first])
+    slot = b.gep(slots, [loop.i], source_etype=PTR)
+    stride = plan.at(loop.carried[0])
+    b.store(advance(b, b.load(slot, typ=PTR), b.mul(stride, by)), slot)
+    loop.end([b.add(loop.carried[0], width)])
+
+
+def _seek(b: ir.IRBuilder, slots: ir.Value, index: ir.Value, address: ir.Value, count: ir.Value, row: ir.Value) -> None:
+    """From the first row to this one: its index in every dimension."""
+    plan = Plan(b, address, 0)
+    loop = Loop(b, i64(0), plan.ndim, 1, [row])
+    d = b.sub(b.sub(plan.ndim, i64(1)), loop.i)
+    size, rest = plan.size(d), loop.carried[0]
+    quotient = b.sdiv(rest, size)
+    i = b.sub(rest, b.mul(quotient, size))
+    b.store(i, b.gep(index, [d], source_etype=I64))
+    _move(b, slots, plan, count, d, i)
+    loop.end([quotient])
+    b.ret_void()
+
+
+def _next(b: ir.IRBuilder, slots: ir.Value, index: ir.Value, address: ir.Value, count: ir.Value, start: ir.Value) -> None:
+    """From where a run began to where the next one begins, carrying into outer dimensions."""
+    plan = Plan(b, address, 0)
+    test, step, carry, done = (b.append_basic_block(n) for n in ("test", "step", "carry", "stepped"))
+    last, entry = b.sub(plan.ndim, i64(1)), b.block
+    b.branch(test)
+    b.position_at_end(test)
+    d = b.phi(I64)
+    d.add_incoming(last, entry)
+    b.cbranch(b.icmp_signed(">=", d, i64(0)), step, done)
+    b.position_at_end(step)
+    place, size, run = b.gep(index, [d], source_etype=I64), plan.size(d), b.icmp_signed("==", d, last)
+    before = b.select(run, start, b.load(place, typ=I64))
+    after = b.add(before, i64(1))
+    wraps = b.or_(run, b.icmp_signed(">=", after, size))
+    after = b.select(wraps, i64(0), after)
+    b.store(after, place)
+    _move(b, slots, plan, count, d, b.sub(after, before))
+    b.cbranch(wraps, carry, done)
+    b.position_at_end(carry)
+    d.add_incoming(b.sub(d, i64(1)), carry)
+    b.branch(test)
+    b.position_at_end(done)
+    b.ret_void()
 
 
 class Lanes:
@@ -271,8 +336,8 @@ class Lanes:
         scalar = self.b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
         return self.register(self.splat(scalar), dtype)
 
-    def reciprocal(self, number: int) -> tuple[ir.Value, Vec]:
-        """Whether a literal is a power of two with a normal reciprocal, and the reciprocal; computed before all loops."""
+    def divisor(self, number: int) -> Divisor:
+        """A literal to divide by: whether it is a power of two with a normal reciprocal is found before all loops."""
         literal, b = self.literals[number], self.b
         dtype = literal.dtype
         mantissa, bits = np.finfo(dtype).nmant, ir.IntType(8 * dtype.itemsize)
@@ -283,8 +348,8 @@ class Lanes:
             whole = b.icmp_unsigned("==", b.and_(word, ir.Constant(bits, (1 << mantissa) - 1)), ir.Constant(bits, 0))
             exponent = b.and_(b.lshr(word, ir.Constant(bits, mantissa)), ir.Constant(bits, largest))
             normal = b.icmp_unsigned("<", b.sub(exponent, ir.Constant(bits, 1)), ir.Constant(bits, largest - 2))
-            one = self.splat(ir.Constant(scalar.type, 1.0))
-            return b.and_(whole, normal), Vec(b, b.fdiv(one, literal.v), dtype)
+            reciprocal = b.fdiv(splat_constant(scalar.type, self.lanes, 1.0), literal.v)
+            return Divisor(b, literal.v, dtype, b.and_(whole, normal), reciprocal)
 
     def value(self, ref: Ref, values: Sequence[Vec]) -> Vec:
         """An operand of an operation: a literal, or the value with this number."""
@@ -372,32 +437,17 @@ class Row:
 
 
 def emit_ops(lanes: Lanes, ops: Sequence[Op], values: list[Vec]) -> None:
-    """Emit the operations in order, appending each one's value."""
+    """Emit the operations in order, appending each one's value.
+
+    A long body that is needed often is called: compile time stays linear in the calls.
+    """
+    uses = Counter((op.prim.name, op.params, op.dtype) for op in ops)
     for op in ops:
         args = [lanes.value(a, values) for a in op.args]
-        if op.prim.name == "div" and isinstance(op.args[1], Scalar):
-            values.append(_divide(lanes, args[0], args[1], op.args[1].number))
-        else:
-            values.append(_body(op, args) if op.prim.cheap else _call_body(op, args))
-
-
-def _divide(lanes: Lanes, x: Vec, y: Vec, number: int) -> Vec:
-    """x divided by a literal; by a product, half the time or less, where its reciprocal is exact."""
-    b = lanes.b
-    exact, reciprocal = lanes.reciprocal(number)
-    multiply, divide, join = (b.append_basic_block(n) for n in ("multiply", "divide", "divided"))
-    b.cbranch(exact, multiply, divide)
-    b.position_at_end(multiply)
-    product = x * reciprocal
-    b.branch(join)
-    b.position_at_end(divide)
-    quotient = x / y
-    b.branch(join)
-    b.position_at_end(join)
-    result = b.phi(x.v.type)
-    result.add_incoming(product.v, multiply)
-    result.add_incoming(quotient.v, divide)
-    return Vec(b, result, x.dtype)
+        if op.prim.name in _DIVISIONS and isinstance(op.args[1], Scalar):
+            args[1] = lanes.divisor(op.args[1].number)
+        few = op.prim.cheap or uses[op.prim.name, op.params, op.dtype] <= _COPIES
+        values.append(_body(op, args) if few else _call_body(op, args))
 
 
 def _body(op: Op, args: Sequence[Vec]) -> Vec:
@@ -409,10 +459,7 @@ def _body(op: Op, args: Sequence[Vec]) -> Vec:
 
 
 def _call_body(op: Op, args: Sequence[Vec]) -> Vec:
-    """Call a long body as a function of its own, emitted once in a module: compile time stays linear in the calls.
-
-    LLVM still inlines a function that is called once.
-    """
+    """Call a body as a function of its own, emitted once in a module."""
     b = args[0].b
     types = "_".join(f"{short_name(a.dtype)}" for a in args)
     name = "_".join([op.prim.name, *(f"{k}{v}" for k, v in op.params), types, f"x{args[0].lanes}"])

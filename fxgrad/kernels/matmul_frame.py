@@ -11,7 +11,7 @@ from fxgrad.kernels.loops import I32, I64, KERNEL_TYPE, PTR, Loop, i64, memory_t
 from fxgrad.kernels.matmul import PLAN
 from fxgrad.kernels.matmul_tile import Tile, at, helper_function, internal_function, parts_of_batches, register_block, smaller
 
-__all__ = ["Frame", "Place"]
+__all__ = ["Frame", "Place", "repair_function"]
 
 
 class Place(NamedTuple):
@@ -23,28 +23,38 @@ class Place(NamedTuple):
 
 
 class Frame:
-    """A product kernel being emitted: its function, the fields of its plan, the matrices of a batch."""
+    """A product kernel being emitted: its function, the fields of its plan, the matrices of a batch (x, y, z for a, b, c)."""
 
-    def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int):
+    x: Place
+    y: Place
+    z: Place
+
+    def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int, operands: str = "abc"):
         self.fn, self.b = internal_function(module, name, KERNEL_TYPE)
-        b, (pointers, plan, self.lo, self.hi) = self.b, self.fn.args
+        b, (_, plan, self.lo, self.hi) = self.b, self.fn.args
         self.dtype, self.k_block, self.size = dtype, k_block, dtype.itemsize
         self.p = {f: b.load(b.gep(plan, [i64(i)], source_etype=I64), typ=I64) for i, f in enumerate(PLAN)}
-        self.arrays = [b.load(b.gep(pointers, [i64(i)], source_etype=PTR), typ=PTR) for i in range(3)]
-        self.arrays = [at(b, x, self.p[f"{n}_offset"]) for n, x in zip("abc", self.arrays, strict=True)]
+        self.arrays = {n: at(b, self.pointer(i64(i)), self.p[f"{n}_offset"]) for i, n in enumerate(operands)}
+
+    def pointer(self, i: ir.Value) -> ir.Value:
+        """The i-th pointer given to the kernel."""
+        return self.b.load(self.b.gep(self.fn.args[0], [i], source_etype=PTR), typ=PTR)
 
     def open_batches(self) -> tuple[Loop, ir.Value, ir.Value]:
         """Open the loop over the batches in the range of work: the loop, and the first and last unit but one of the batch."""
         b, p = self.b, self.p
         loop, low, high = parts_of_batches(b, self.lo, self.hi, p["units"])
-        outer = b.sdiv(loop.i, p["inner"])
-        inner = b.sub(loop.i, b.mul(outer, p["inner"]))
-        places = []
-        for name, x in zip("abc", self.arrays, strict=True):
-            start = at(b, at(b, x, b.mul(outer, p[f"{name}_outer"])), b.mul(inner, p[f"{name}_inner"]))
-            places.append(Place(start, p[f"{name}_row"], p[f"{name}_column"]))
-        self.x, self.y, self.z = places
+        self.outer = b.sdiv(loop.i, p["inner"])
+        self.inner = b.sub(loop.i, b.mul(self.outer, p["inner"]))
+        for name, x in self.arrays.items():
+            place = Place(self.batch(x, name), p[f"{name}_row"], p[f"{name}_column"])
+            setattr(self, {"a": "x", "b": "y", "c": "z"}[name], place)
         return loop, low, high
+
+    def batch(self, array: ir.Value, name: str) -> ir.Value:
+        """Where the batch at hand begins."""
+        b, p = self.b, self.p
+        return at(b, at(b, array, b.mul(self.outer, p[f"{name}_outer"])), b.mul(self.inner, p[f"{name}_inner"]))
 
     def repair(self, rows: tuple[ir.Value, ir.Value], columns: tuple[ir.Value, ir.Value]) -> None:
         """The second look at finished rows and columns of this batch's result."""
@@ -57,11 +67,11 @@ class Frame:
             y = at(b, self.y.start, b.mul(left, self.y.column))
             c = at(b, at(b, self.z.start, b.mul(low, self.z.row)), b.mul(left, i64(self.size)))
             sizes = [b.sub(high, low), b.sub(right, left), p["k"], p["strong"]]
-            helper = _repair(self.fn.module, self.dtype, self.k_block)
+            helper = repair_function(self.fn.module, self.dtype, self.k_block)
             b.call(helper, [a, self.x.row, self.x.column, y, self.y.row, self.y.column, c, self.z.row, *sizes])
 
 
-def _repair(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Function:
+def repair_function(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Function:
     """repair(a, a_row, a_k, b, b_k, b_column, c, c_row, m, n, k, strong): elements of c that are NaN, summed again."""
     name = f"fx_product_repair_{dtype.name}"
     if name in module.globals:
@@ -92,7 +102,7 @@ def _repair(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Function:
 
 
 def _strong_element(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
-    """element(a, a_k, b, b_k, c, k, strong): one fixed sum that passes over the k where the strong operand is zero."""
+    """element(a, a_k, b, b_k, c, k, strong): one fixed sum, whose blocks that are NaN pass over zeros of the strong operand."""
     fn, b = helper_function(module, name, [PTR, I64, PTR, I64, PTR, I64, I64])
     a, a_k, y, b_k, c, k, strong = fn.args
     t, one = memory_type(dtype), Tile(b, dtype, 1, 1, 1)
@@ -100,14 +110,19 @@ def _strong_element(module: ir.Module, name: str, dtype: np.dtype, k_block: int)
     of_a = b.icmp_signed("==", strong, i64(1))
     blocks = Loop(b, i64(0), k, k_block, [a, y, zero])
     stop = smaller(b, k, b.add(blocks.i, i64(k_block)))
-    chain = Loop(b, blocks.i, stop, 1, [*blocks.carried[:2], zero])
-    left, right, total = chain.carried
+    chain = Loop(b, blocks.i, stop, 1, [*blocks.carried[:2], zero, zero])
+    left, right, *totals = chain.carried
     p, q = (b.load(v, typ=t, align=dtype.itemsize) for v in (left, right))
-    vectors = [b.bitcast(v, ir.VectorType(t, 1)) for v in (p, q, total)]
-    more = b.extract_element(one.multiply_add(*vectors), ir.Constant(I32, 0))
+
+    def add_to(total: ir.Value) -> ir.Value:
+        vectors = [b.bitcast(v, ir.VectorType(t, 1)) for v in (p, q, total)]
+        return b.extract_element(one.multiply_add(*vectors), ir.Constant(I32, 0))
+
     passed = b.fcmp_ordered("==", b.select(of_a, p, q), zero)
-    chain.end([at(b, left, a_k), at(b, right, b_k), b.select(passed, total, more)])
-    left, right, total = chain.carried
+    plain, strict = add_to(totals[0]), b.select(passed, totals[1], add_to(totals[1]))
+    chain.end([at(b, left, a_k), at(b, right, b_k), plain, strict])
+    left, right, plain, strict = chain.carried
+    total = b.select(b.fcmp_unordered("uno", plain, plain), strict, plain)
     first = b.icmp_signed("==", blocks.i, i64(0))
     blocks.end([left, right, b.select(first, total, b.fadd(blocks.carried[2], total))])
     b.store(blocks.carried[2], c, align=dtype.itemsize)

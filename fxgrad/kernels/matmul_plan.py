@@ -8,14 +8,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fxgrad.kernels.matmul import MATVEC_ROWS, PLAN, DotKernel, MatmulKernel, MatvecKernel, ProductKernel, block_length
+from fxgrad.kernels.matmul import (
+    ALONG,
+    APART,
+    DOT_BLOCKS,
+    IN_PLACE,
+    MATVEC_ROWS,
+    PLAN,
+    DotKernel,
+    MatmulKernel,
+    MatvecKernel,
+    PackKernel,
+    ProductKernel,
+    SumKernel,
+    block_length,
+)
 
 __all__ = ["SUPPORTED", "Matrix", "Product", "Run", "plan_product"]
 
 SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
-_ROWS, _COLUMNS = 48, 64  # in a unit of work: multiples of every register block
-_THIN = 64  # rows from which on packing b pays
-_IN_PLACE = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
+_ROWS, _COLUMNS = 24, 32  # in a unit of work: multiples of every register block
+_COMPUTED, _STREAMED = 1 << 19, 1 << 14  # multiply-adds that are worth a thread, of operands in registers or from memory
+_WHOLE = 1 << 21  # those of a batch that is one unit of work
+_THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on it pays apart, and there is enough to share in rows
+_IN_PLACE_BYTES = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
 
 
 class Matrix(NamedTuple):
@@ -57,33 +73,64 @@ class Product(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of a kernel: its plan and its pointers, each "a", "b" or "c"."""
+    """One run of a kernel: its plan, its pointers, each a, b, c or p: memory that the first run writes, of `passed` bytes.
+
+    `rows` = (units, unit, rows of a batch), if the result has no gaps and its units of work are rows: unit u is, of batch
+    u // units, the rows from (u % units) * unit on.
+    """
 
     kernel: ProductKernel
     plan: np.ndarray
     pointers: str
+    passed: int = 0
+    rows: tuple[int, int, int] | None = None
 
 
-def plan_product(product: Product) -> Run:
-    """The kernel that computes a product; no size is zero."""
+def plan_product(product: Product) -> list[Run]:
+    """The kernels that compute a product, in order; no size is zero."""
     size = product.dtype.itemsize
     swapped = product.n > 1 and product.c.column != size
     p = _normal(product.transposed if swapped else product)
     if p.c.column != size:
         raise ValueError("neither the rows nor the columns of the result lie without gaps")
-    if p.m == 1 < p.n:
-        turned = p.transposed
-        if _suits_matvec(turned):
-            p, swapped = turned, not swapped
-    kernel: ProductKernel
-    if p.m == p.n == 1 and p.k > block_length(p.dtype) and p.a.column == p.b.row == size:
-        kernel, values = DotKernel(p.dtype), {"extent": p.outer * p.inner, "units": 1, "unit": 1}
-    elif p.n == 1 < p.m and _suits_matvec(p):
-        units = -(-p.m // MATVEC_ROWS)
-        kernel, values = MatvecKernel(p.dtype), {"extent": p.outer * p.inner * units, "units": units, "unit": MATVEC_ROWS}
-    else:
-        kernel, values = MatmulKernel(p.dtype), _matmul(p)
-    return Run(kernel, _fields(p, values), "bac" if swapped else "abc")
+    if p.m == 1 < p.n and _suits_matvec(p.transposed):
+        p, swapped = p.transposed, not swapped
+    pointers = "bac" if swapped else "abc"
+    if p.m == p.n == 1 and p.a.column == p.b.row == size:
+        return _dot(p, pointers)
+    if p.n == 1 < p.m and _suits_matvec(p):
+        count = -(-p.m // MATVEC_ROWS)
+        grain = _grain(MATVEC_ROWS * p.k, _STREAMED)
+        units = {"extent": p.outer * p.inner * count, "units": count, "unit": MATVEC_ROWS, "grain": grain}
+        return [Run(MatvecKernel(p.dtype), _fields(p, units), pointers, rows=_rows(p, units, swapped))]
+    return _matmul(p, swapped)
+
+
+def _dot(p: Product, pointers: str) -> list[Run]:
+    """A dot product: at once, or, if it is long, first the sums of its blocks, which any number of threads can compute."""
+    batches, blocks, size = p.outer * p.inner, -(-p.k // block_length(p.dtype)), p.dtype.itemsize
+    if blocks <= DOT_BLOCKS:
+        units = {"extent": batches, "units": 1, "unit": 1, "grain": _grain(p.k, _STREAMED)}
+        return [Run(DotKernel(p.dtype), _fields(p, units), pointers)]
+    parts = Matrix(0, p.inner * blocks * size, blocks * size, size, size)
+    units = {"extent": batches * blocks, "units": blocks, "unit": 1, "grain": _grain(block_length(p.dtype), _STREAMED)}
+    first = Run(
+        DotKernel(p.dtype), _fields(p._replace(c=parts), units | {"parts": 1}), pointers[:2] + "p", batches * blocks * size
+    )
+    units = {"extent": batches, "units": 1, "unit": 1, "grain": _grain(blocks, _STREAMED)}
+    return [first, Run(SumKernel(p.dtype), _fields(p._replace(k=blocks, a=parts), units), "pc")]
+
+
+def _grain(multiply_adds: int, worth: int) -> int:
+    """Units of so many multiply-adds that are worth a thread."""
+    return -(-worth // multiply_adds)
+
+
+def _rows(p: Product, units: dict[str, int], swapped: bool) -> tuple[int, int, int] | None:
+    c, row = p.c, p.n * p.dtype.itemsize
+    steps = ((p.m, c.row, row), (p.inner, c.inner, p.m * row), (p.outer, c.outer, p.inner * p.m * row))
+    whole = all(n == 1 or step == usual for n, step, usual in steps)
+    return (units["units"], units["unit"], p.m) if whole and not swapped and not units.get("by_columns") else None
 
 
 def _normal(p: Product) -> Product:
@@ -111,23 +158,68 @@ def _suits_matvec(p: Product) -> bool:
     return p.c.row == size and (p.a.row == size or (p.a.column == size and p.m >= MATVEC_ROWS))
 
 
-def _matmul(p: Product) -> dict[str, int]:
-    size, block = p.dtype.itemsize, min(p.k, block_length(p.dtype))
-    by_columns = p.n > p.m and p.m <= 2 * _ROWS
-    unit = _COLUMNS if by_columns else _ROWS
-    units = -(-(p.n if by_columns else p.m) // unit)
-    pack_b = p.b.column != size or (p.m > _THIN and block * p.n * size > _IN_PLACE)
-    pack_a = p.a.column != size and p.n > (128 if p.a.row == size else 32)
-    stretch = _packed_bytes() // (block_length(p.dtype) * size) if pack_b else p.n
-    extent = p.outer * p.inner * units
+def _matmul(p: Product, swapped: bool) -> list[Run]:
+    units = _units(p)
+    way = _packing(p)
+    stretch = p.n if way == IN_PLACE else min(p.n, _packed_bytes() // (block_length(p.dtype) * p.dtype.itemsize))
+    pack_a = p.a.column != p.dtype.itemsize and p.n > (128 if p.a.row == p.dtype.itemsize else 32)
+    values = units | {"pack_a": pack_a, "pack_b": way, "stretch": stretch}
+    if way != APART:
+        return [Run(MatmulKernel(p.dtype), _fields(p, values), "bac" if swapped else "abc", rows=_rows(p, units, swapped))]
+    packing, strides = _apart(p)
+    order, rows = "bapc" if swapped else "abpc", _rows(p, units, swapped)
+    product = Run(MatmulKernel(p.dtype), _fields(p, values | strides), order, rows=rows)
+    return [packing._replace(pointers="ap" if swapped else "bp"), product]
+
+
+def _units(p: Product) -> dict[str, int]:
+    """Units of work: rows or columns; small batches whole."""
+    by_columns = p.n > p.m and p.m <= _SHORT
+    length, unit = (p.n, _COLUMNS) if by_columns else (p.m, _ROWS)
+    if p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE:
+        by_columns, length, unit = False, p.m, p.m
+    count = -(-length // unit)
+    work = unit * p.k * (p.m if by_columns else p.n)
     return {
-        "extent": extent, "units": units, "unit": unit, "by_columns": by_columns, "pack_a": pack_a, "pack_b": pack_b,
-        "stretch": min(p.n, stretch),
-    }  # fmt: skip
+        "extent": p.outer * p.inner * count,
+        "units": count,
+        "unit": unit,
+        "by_columns": by_columns,
+        "grain": _grain(work, _COMPUTED),
+    }
+
+
+def _packing(p: Product) -> int:
+    """Whether and where b is packed."""
+    size, block = p.dtype.itemsize, min(p.k, block_length(p.dtype))
+    if p.b.column == size and (p.m <= _THIN or block * p.n * size <= _IN_PLACE_BYTES):
+        return IN_PLACE
+    several = p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE
+    return ALONG if several or p.m <= _SHORT else APART
+
+
+def _apart(p: Product) -> tuple[Run, dict[str, int]]:
+    """The packing of b apart, and how the panels lie."""
+    size, padded = p.dtype.itemsize, -(-p.n // _COLUMNS) * _COLUMNS
+    outer, inner = (n if s else 1 for n, s in ((p.outer, p.b.outer), (p.inner, p.b.inner)))
+    one = padded * p.k * size
+    strides = {"panels_block": padded * block_length(p.dtype) * size, "panels_inner": one * (inner > 1)}
+    strides["panels_outer"] = one * inner * (outer > 1)
+    unit = min(max(padded // 8 // _COLUMNS, 1), 8) * _COLUMNS
+    count = -(-p.n // unit)
+    units = {
+        "extent": outer * inner * count,
+        "units": count,
+        "unit": unit,
+        "inner": inner,
+        "grain": _grain(unit * p.k, _STREAMED),
+    }
+    total = outer * inner * one + 64
+    return Run(PackKernel(p.dtype), _fields(p, strides | units), "bp", total), strides
 
 
 def _fields(p: Product, values: dict[str, int]) -> np.ndarray:
-    known = {"grain": 1, "m": p.m, "n": p.n, "k": p.k, "strong": p.strong if p.dtype.kind == "f" else 0, "inner": p.inner}
+    known = {"m": p.m, "n": p.n, "k": p.k, "strong": p.strong if p.dtype.kind == "f" else 0, "inner": p.inner}
     for name, matrix in zip("abc", (p.a, p.b, p.c), strict=True):
         known |= {f"{name}_{f}": v for f, v in matrix._asdict().items()}
     known |= values

@@ -16,20 +16,21 @@ from fxgrad.kernels.loops import I1, I8, I32, I64, PTR, Lanes, Loop, i64, memory
 from fxgrad.kernels.vector import _target_features
 
 __all__ = [
-    "LINE", "Block", "Tile", "at", "concatenate", "emit_pack_all", "emit_tile", "helper_function", "internal_function",
-    "masks_are_free", "parts_of_batches", "prefetch", "register_block", "smaller", "transpose_quads",
+    "LINE", "Block", "Tile", "at", "concatenate", "helper_function", "internal_function", "masks_are_free", "pack_function",
+    "parts_of_batches", "prefetch", "register_block", "smaller", "store_masked", "transpose_quads",
 ]  # fmt: skip
 
 LINE = 64  # bytes of a line of the cache
-_AHEAD = 2048  # bytes by which the panel being streamed is asked for in advance
+_AHEAD = 16  # k by which what is being streamed is asked for in advance
 _TOGETHER = 16  # k packed at a time
-_GROUP = 3  # rows that share a pointer: x86 addresses reach p, p + row and p + 2*row
+_TURNED = 32  # bytes of vectors that are transposed: half the code of 64 bytes, and as fast
 
 
 class Block(NamedTuple):
-    """A register block: at most rows[0] rows by `vectors` vectors of `lanes` columns; fewer rows where fewer are left."""
+    """A register block: `rows` rows by `vectors` vectors of `lanes` columns; `few` rows where fewer are left."""
 
-    rows: tuple[int, ...]
+    rows: int
+    few: int
     vectors: int
     lanes: int
 
@@ -42,10 +43,10 @@ def register_block(dtype: np.dtype) -> Block:
     """The register block for the CPU that code is generated for; its sums must outlast the latency of an fma."""
     features = _target_features().split(",")
     if "+avx512f" in features:
-        return Block((12, 8, 4, 2, 1), 2, 64 // dtype.itemsize)
+        return Block(12, 4, 2, 64 // dtype.itemsize)
     if "+avx2" in features:
-        return Block((6, 4, 2, 1), 2, 32 // dtype.itemsize)
-    return Block((8, 4, 2, 1) if "+neon" in features else (4, 2, 1), 2, 16 // dtype.itemsize)
+        return Block(6, 2, 2, 32 // dtype.itemsize)
+    return Block(8 if "+neon" in features else 4, 2, 2, 16 // dtype.itemsize)
 
 
 def masks_are_free() -> bool:
@@ -127,55 +128,46 @@ class Tile:
         return self.b.fadd(x, y) if self.dtype.kind == "f" else self.b.add(x, y)
 
     def step(self, sums: Sequence[ir.Value], a: Sequence[ir.Value], a_row: ir.Value, y: ir.Value) -> list[ir.Value]:
-        """One k: every row's element of the first operand times the vectors of the second."""
-        right = [self.load(y, j) for j in range(self.vectors)]
+        """One k: every row's element of the first operand times the vectors of the second; rows share pointers in groups."""
+        right, group = [self.load(y, j) for j in range(self.vectors)], self.rows // len(a)
         result = []
         for i in range(self.rows):
-            place = at(self.b, a[i // _GROUP], self.b.mul(a_row, i64(i % _GROUP)))
+            place = at(self.b, a[i // group], self.b.mul(a_row, i64(i % group))) if i % group else a[i // group]
             x = self.lanes.load_splat(place, self.dtype).v
             result += [self.multiply_add(x, r, sums[i * self.vectors + j]) for j, r in enumerate(right)]
         return result
 
-    def sum(self, a: ir.Value, a_row: ir.Value, a_k: ir.Value, y: ir.Value, y_k: ir.Value, length: ir.Value) -> list[ir.Value]:
+    def sum(self, a: Sequence[ir.Value], a_row: ir.Value, a_k: ir.Value, y: ir.Value, y_k: ir.Value, length: ir.Value) -> list:
         """The chains over one block of k."""
-        b = self.b
+        b, n = self.b, len(a)
         zero = ir.Constant(self.lanes.vector_type(self.dtype), None)
-        starts = [at(b, a, b.mul(a_row, i64(i))) for i in range(0, self.rows, _GROUP)]
-        n = len(starts)
-        loop = Loop(b, i64(0), length, 1, [*starts, y] + [zero] * (self.rows * self.vectors))
+        a_ahead, y_ahead = (b.mul(stride, i64(_AHEAD)) for stride in (a_k, y_k))
+        loop = Loop(b, i64(0), length, 1, [*a, y] + [zero] * (self.rows * self.vectors))
         places, y, sums = loop.carried[:n], loop.carried[n], loop.carried[n + 1 :]
+        prefetch(b, at(b, places[0], a_ahead))
         for j in range(self.vectors):
-            prefetch(b, self.place(at(b, y, _AHEAD), j))
+            prefetch(b, self.place(at(b, y, y_ahead), j))
         sums = self.step(sums, places, a_row, y)
         loop.end([*(opaque(b, at(b, p, a_k)) for p in places), at(b, y, y_k), *sums])
         return loop.carried[n + 1 :]
+
+    def write(self, sums: Sequence[ir.Value], rows: Sequence[ir.Value], first: ir.Value) -> None:
+        """Store the sums, or add them to what is there; rows may coincide, since all is read before anything is written."""
+        b, n = self.b, self.vectors
+        only, more, done = (b.append_basic_block(name) for name in ("only", "more", "done"))
+        b.cbranch(first, only, more)
+        for block, fresh in ((only, True), (more, False)):
+            b.position_at_end(block)
+            values = sums if fresh else [self.add(self.load(rows[i // n], i % n), s) for i, s in enumerate(sums)]
+            for i, s in enumerate(values):
+                self.store(s, rows[i // n], i % n)
+            b.branch(done)
+        b.position_at_end(done)
 
 
 def store_masked(lanes: Lanes, value: ir.Value, place: ir.Value, dtype: np.dtype, mask: ir.Value) -> None:
     align = ir.Constant(I32, dtype.itemsize)
     lanes._call(f"llvm.masked.store.{lanes._suffix(dtype)}.p0", ir.VoidType(), value, place, align, mask)
-
-
-def emit_tile(module: ir.Module, name: str, dtype: np.dtype, rows: int, vectors: int, lanes: int, masked: bool) -> ir.Function:
-    """tile(a, a_row, a_k, b, b_k, c, c_row, length, columns, first): c = or += one block of k; strides in bytes."""
-    fn, b = helper_function(module, name, [PTR, I64, I64, PTR, I64, PTR, I64, I64, I64, I1])
-    x, a_row, a_k, y, b_k, c, c_row, length, columns, first = fn.args
-    tile = Tile(b, dtype, rows, vectors, lanes)
-    if masked:
-        tile.mask(columns)
-    places = [at(b, c, b.mul(c_row, i64(i))) for i in range(rows)]
-    sums = tile.sum(x, a_row, a_k, y, b_k, length)
-    only, more, done = (b.append_basic_block(n) for n in ("only", "more", "end"))
-    b.cbranch(first, only, more)
-    for block, fresh in ((only, True), (more, False)):
-        b.position_at_end(block)
-        for n, s in enumerate(sums):
-            i, j = divmod(n, vectors)
-            tile.store(s if fresh else tile.add(tile.load(places[i], j), s), places[i], j)
-        b.branch(done)
-    b.position_at_end(done)
-    b.ret_void()
-    return fn
 
 
 def prefetch(b: ir.IRBuilder, place: ir.Value) -> None:
@@ -248,33 +240,16 @@ def concatenate(b: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
     return parts[0]
 
 
-def emit_pack(module: ir.Module, name: str, dtype: np.dtype, lanes: int) -> ir.Function:
-    """pack(source, line, k, lines, length, target, width): target[k, i] = source[i, k] for i < lines, k < length.
-
-    A panel has `width` elements for each k; those beyond `lines` may be anything. Up to a square of vectors beyond the end of the
-    panel is overwritten.
-    """
-    fn, b = helper_function(module, name, [PTR, I64, I64, I64, I64, PTR, I64])
-    _, line, k, *_ = fn.args
-    size = i64(dtype.itemsize)
-    ways = [b.append_basic_block(n) for n in ("copy", "turn", "gather")]
-    other = b.append_basic_block("other")
-    b.cbranch(b.icmp_signed("==", line, size), ways[0], other)
-    b.position_at_end(other)
-    b.cbranch(b.icmp_signed("==", k, size), ways[1], ways[2])
-    for block, emit in zip(ways, (_pack_lines, _pack_turned, _pack_any), strict=True):
-        b.position_at_end(block)
-        emit(b, fn, dtype, Lanes(b, lanes))
-        b.ret_void()
-    return fn
-
-
-def emit_pack_all(module: ir.Module, name: str, dtype: np.dtype, lanes: int) -> ir.Function:
+def pack_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
     """pack_all(source, line, k, lines, length, target, width): all panels of `width` lines, one after the other.
 
-    Where the elements of one k lie side by side, a few k of all panels are packed at a time, so that memory is read in its order.
+    In a panel, target[k, i] = source[i, k] for k < length and i < width; those beyond the last of `lines` may be anything. Where
+    the elements of one k lie side by side, a few k of all panels are packed at a time, so that memory is read in its order.
     """
-    pack = emit_pack(module, f"{name}_one", dtype, lanes)
+    name = f"fx_product_pack_{dtype.name}"
+    if name in module.globals:
+        return module.globals[name]
+    pack = _emit_pack(module, f"{name}_one", dtype)
     fn, b = helper_function(module, name, [PTR, I64, I64, I64, I64, PTR, I64])
     source, line, k, lines, length, target, width = fn.args
     size = i64(dtype.itemsize)
@@ -290,6 +265,25 @@ def emit_pack_all(module: ir.Module, name: str, dtype: np.dtype, lanes: int) -> 
     loop.end([at(b, x, b.mul(width, line)), at(b, y, b.mul(length, b.mul(width, size)))])
     turns.end()
     b.ret_void()
+    return fn
+
+
+def _emit_pack(module: ir.Module, name: str, dtype: np.dtype) -> ir.Function:
+    """The packing of one panel."""
+    fn, b = helper_function(module, name, [PTR, I64, I64, I64, I64, PTR, I64])
+    _, line, k, *_ = fn.args
+    size = i64(dtype.itemsize)
+    ways = [b.append_basic_block(n) for n in ("copy", "turn", "gather")]
+    other = b.append_basic_block("other")
+    b.cbranch(b.icmp_signed("==", line, size), ways[0], other)
+    b.position_at_end(other)
+    b.cbranch(b.icmp_signed("==", k, size), ways[1], ways[2])
+    whole = register_block(dtype).lanes
+    lanes = whole, min(whole, _TURNED // dtype.itemsize), 1
+    for block, emit, n in zip(ways, (_pack_lines, _pack_turned, _pack_any), lanes, strict=True):
+        b.position_at_end(block)
+        emit(b, fn, dtype, Lanes(b, n))
+        b.ret_void()
     return fn
 
 
@@ -315,13 +309,14 @@ def _pack_turned(b: ir.IRBuilder, fn: ir.Function, dtype: np.dtype, lanes: Lanes
     n, size = lanes.lanes, i64(dtype.itemsize)
     pitch, last = b.mul(width, size), b.sub(lines, i64(1))
     groups = Loop(b, i64(0), lines, n)
-    here = lanes.mask(b.sub(width, groups.i))
+    here, nothing = lanes.mask(b.sub(width, groups.i)), splat_constant(I1, n, 0)
     starts = [at(b, source, b.mul(smaller(b, b.add(groups.i, i64(i)), last), line)) for i in range(n)]
     loop = Loop(b, i64(0), length, n, [at(b, target, b.mul(groups.i, size))])
-    there, offset, y = lanes.mask(b.sub(length, loop.i)), b.mul(loop.i, size), loop.carried[0]
+    left, offset, y = b.sub(length, loop.i), b.mul(loop.i, size), loop.carried[0]
+    there = lanes.mask(left)
     rows = [lanes.load_masked(at(b, x, offset), dtype, there) for x in starts]
-    for column in transpose(b, rows, dtype.itemsize):
-        store_masked(lanes, column, y, dtype, here)
+    for i, column in enumerate(transpose(b, rows, dtype.itemsize)):
+        store_masked(lanes, column, y, dtype, b.select(b.icmp_signed("<", i64(i), left), here, nothing))
         y = at(b, y, pitch)
     loop.end([y])
     groups.end()

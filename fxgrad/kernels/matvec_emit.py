@@ -7,13 +7,14 @@ rows are contiguous along the results is streamed row by row over sums that stay
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.kernels.loops import I1, I8, I32, PTR, Lanes, Loop, i64, memory_type
-from fxgrad.kernels.matmul import MATVEC_ROWS
-from fxgrad.kernels.matmul_frame import Frame
+from fxgrad.kernels.loops import I8, I32, I64, PTR, Lanes, Loop, i64, memory_type
+from fxgrad.kernels.matmul import DOT_BLOCKS, MATVEC_ROWS
+from fxgrad.kernels.matmul_frame import Frame, repair_function
 from fxgrad.kernels.matmul_tile import (
     LINE,
     Tile,
@@ -22,15 +23,17 @@ from fxgrad.kernels.matmul_tile import (
     prefetch,
     register_block,
     smaller,
+    store_masked,
     transpose_quads,
 )
 from fxgrad.kernels.vector import _target_features
 
-__all__ = ["emit_dot", "emit_matvec"]
+__all__ = ["emit_dot", "emit_matvec", "emit_sum"]
 
 _QUAD = 16  # bytes
 _ROWS_AT_ONCE = 8  # rows streamed together over the sums
 _SPAN = 8192  # bytes of the sums streamed over
+_TOGETHER, _LEFT = 16, 8  # blocks of a dot product whose chains run together: while there are many, and at the end
 
 
 class _Frame(Frame):
@@ -200,104 +203,163 @@ def emit_matvec(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> 
 
 
 class _Dot(_Frame):
-    """Emits dot products: a group of blocks of k at a time, each block in its lane.
+    """Emits dot products: chains of many blocks of k at a time, each in its lane.
 
-    Blocks that do not fill a group are copied and padded to a group with -0.0 and 0.0, whose product, -0.0, changes no sum.
+    With `parts` in the plan the blocks' sums are the result, and blocks the units of work. Else they wait on the stack, which is
+    why there are at most `DOT_BLOCKS`, and are added in order.
     """
 
     def emit(self) -> ir.Function:
-        b, size, t = self.b, i64(self.size), memory_type(self.dtype)
-        self.chains = _Turned(b, self.dtype, 16 if self.size == 4 else 8)
-        self.blocks = self.chains.groups * self.chains.width
-        self.span = self.blocks * self.k_block  # elements of a group
-        batches, _, _ = self.open_batches()
-        x, y, c = self.x.start, self.y.start, self.z.start
-        groups = Loop(b, i64(0), self.p["k"], self.span, [ir.Constant(t, 0)])
-        self.remaining = b.sub(self.p["k"], groups.i)
-        x, y = (at(b, q, b.mul(groups.i, size)) for q in (x, y))
-        self.total, self.first = groups.carried[0], b.icmp_signed("==", groups.i, i64(0))
-        groups.end([self._by_length(x, y)])
-        b.store(groups.carried[0], c, align=self.size)
-        self.repair((i64(0), i64(1)), (i64(0), i64(1)))
+        b, size, k = self.b, i64(self.size), self.p["k"]
+        self.pitch = self.k_block * self.size
+        self.full = b.sdiv(k, i64(self.k_block))
+        self.rest = b.sub(k, b.mul(self.full, i64(self.k_block)))
+        count = b.add(self.full, b.zext(b.icmp_signed(">", self.rest, i64(0)), I64))
+        apart = b.icmp_signed("!=", self.p["parts"], i64(0))
+        waiting = self.stack(DOT_BLOCKS * self.size)
+        batches, low, high = self.open_batches()
+        first, stop = b.select(apart, low, i64(0)), b.select(apart, high, count)
+        self.sums = b.select(apart, self.z.start, waiting)
+        self._tail(self._groups(first, stop), stop)
+        self._repair(first, stop)
+        with b.if_then(b.not_(apart)):
+            t = memory_type(self.dtype)
+            adding = Loop(b, i64(1), count, 1, [b.load(waiting, typ=t)])
+            more = b.load(at(b, waiting, b.mul(adding.i, size)), typ=t)
+            total = adding.carried[0]
+            adding.end([b.fadd(total, more) if self.dtype.kind == "f" else b.add(total, more)])
+            b.store(adding.carried[0], self.z.start, align=self.size)
         batches.end()
         b.ret_void()
         return self.fn
 
-    def _by_length(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """The total after what begins at x and y: a whole group, one block, or some."""
-        b = self.b
-        full, part, one, some, after = (b.append_basic_block(n) for n in ("full", "part", "one", "some", "added"))
-        b.cbranch(b.icmp_signed(">=", self.remaining, i64(self.span)), full, part)
-        b.position_at_end(part)
-        b.cbranch(b.icmp_signed("<=", self.remaining, i64(self.k_block)), one, some)
-        ways = []
-        for block, emit in ((full, self._full), (one, self._one), (some, self._some)):
-            b.position_at_end(block)
-            ways.append((emit(x, y), b.block))
-            b.branch(after)
-        b.position_at_end(after)
-        result = b.phi(memory_type(self.dtype))
-        for value, block in ways:
-            result.add_incoming(value, block)
-        return result
-
-    def _full(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return self._in_order(self._sums(x, y, ahead=True), i64(self.blocks))
-
-    def _one(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """One block, one chain."""
-        b, t = self.b, memory_type(self.dtype)
-        loop = Loop(b, i64(0), self.remaining, 1, [ir.Constant(t, 0)])
-        p, q = (b.load(b.gep(v, [loop.i], source_etype=t), typ=t, align=self.size) for v in (x, y))
-        vectors = [b.bitcast(v, ir.VectorType(t, 1)) for v in (p, q, loop.carried[0])]
-        loop.end([b.bitcast(Tile(b, self.dtype, 1, 1, 1).multiply_add(*vectors), t)])
-        return self._add(self.total, self.first, loop.carried[0])
-
-    def _some(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """Fewer blocks than lanes, the last one perhaps cut off."""
-        b, t = self.b, memory_type(self.dtype)
-        wide = Lanes(b, register_block(self.dtype).lanes)
-        copies = []
-        for source, value in ((x, -0.0), (y, 0.0)):
-            copies.append(self.stack(self.span * self.size))
-            loop = Loop(b, i64(0), i64(self.span), wide.lanes)
-            mask = wide.mask(b.sub(self.remaining, loop.i))
-            there, here = (b.gep(v, [loop.i], source_etype=t) for v in (source, copies[-1]))
-            pad = ir.Constant(ir.VectorType(t, wide.lanes), [value if self.dtype.kind == "f" else 0] * wide.lanes)
-            b.store(b.select(mask, wide.load_masked(there, self.dtype, mask), pad), here, align=self.size)
-            loop.end()
-        count = b.sdiv(b.add(self.remaining, i64(self.k_block - 1)), i64(self.k_block))
-        return self._in_order(self._sums(copies[0], copies[1], ahead=False), count)
-
-    def _sums(self, x: ir.Value, y: ir.Value, ahead: bool) -> list[ir.Value]:
-        """The sums of a group's blocks; `ahead` asks for the memory of the next group, in its order."""
-        b, chains = self.b, self.chains
-        pitch = self.k_block * self.size
-        loop = Loop(b, i64(0), i64(self.k_block), chains.quad, [x, y, *chains.zeros])
+    def _groups(self, first: ir.Value, stop: ir.Value) -> ir.Value:
+        """Whole groups of whole blocks; the block after them. Meanwhile the next group's memory is asked for, in its order."""
+        b, chains = self.b, _Turned(self.b, self.dtype, _TOGETHER)
+        last = b.sub(smaller(b, stop, self.full), i64(_TOGETHER - 1))
+        groups = Loop(b, first, last, _TOGETHER)
+        starts = [at(b, v.start, b.mul(groups.i, i64(self.pitch))) for v in (self.x, self.y)]
+        loop = Loop(b, i64(0), i64(self.k_block), chains.quad, [*starts, *chains.zeros])
         p, q, sums = loop.carried[0], loop.carried[1], loop.carried[2:]
-        done = b.mul(loop.i, i64(self.blocks * self.size))
-        for line in range(0, self.blocks * _QUAD if ahead else 0, LINE):
-            for source in (x, y):
-                prefetch(b, at(b, at(b, source, done), self.span * self.size + line))
-        left, right = chains.load(lambda i: at(b, p, i * pitch)), chains.load(lambda i: at(b, q, i * pitch))
+        done = b.mul(loop.i, i64(_TOGETHER * self.size))
+        for line in range(0, _TOGETHER * _QUAD, LINE):
+            for source in starts:
+                prefetch(b, at(b, at(b, source, done), _TOGETHER * self.pitch + line))
+        left, right = (chains.load(partial(self._block, v)) for v in (p, q))
         for r, s in zip(left, right, strict=True):
             sums = chains.chain(r, s, sums)
         loop.end([at(b, p, _QUAD), at(b, q, _QUAD), *sums])
-        return loop.carried[2:]
+        for g, total in enumerate(loop.carried[2:]):
+            b.store(total, self._sum(b.add(groups.i, i64(g * chains.width))), align=self.size)
+        groups.end()
+        return groups.i
 
-    def _in_order(self, sums: Sequence[ir.Value], count: ir.Value) -> ir.Value:
-        """The blocks' sums added to the total, one after the other."""
-        b, total = self.b, self.total
-        for i in range(self.blocks):
-            g, lane = divmod(i, self.chains.width)
-            s = b.extract_element(sums[g], ir.Constant(I32, lane))
-            added = self._add(total, self.first if i == 0 else I1(0), s)
-            total = b.select(b.icmp_signed(">", count, i64(i)), added, total)
-        return total
+    def _block(self, start: ir.Value, i: int) -> ir.Value:
+        return at(self.b, start, i * self.pitch)
 
-    def _add(self, total: ir.Value, first: ir.Value, s: ir.Value) -> ir.Value:
+    def _sum(self, block: ir.Value) -> ir.Value:
+        return at(self.b, self.sums, self.b.mul(block, i64(self.size)))
+
+    def _tail(self, first: ir.Value, stop: ir.Value) -> None:
+        """The blocks left, some at a time, the last block again where there are fewer; it may be shorter than the others.
+
+        A short block's sum is stored when it has ended, but for its last k, fewer than a quad, which are added by themselves;
+        from there on its lane follows another block.
+        """
+        b, chains = self.b, _Turned(self.b, self.dtype, _LEFT)
+        groups = Loop(b, first, stop, _LEFT)
+        whole = smaller(b, stop, self.full)
+        short = b.icmp_signed(">", b.sub(smaller(b, stop, b.add(groups.i, i64(_LEFT))), whole), i64(0))
+        quads = b.and_(self.rest, i64(-chains.quad))
+        middle = b.select(short, quads, i64(self.k_block))
+        sums = self._some(chains, groups.i, b.sub(stop, i64(1)), (i64(0), middle), chains.zeros)
+        self._store(chains, sums, groups.i, stop)
+        end = b.select(b.icmp_signed("<", groups.i, whole), i64(self.k_block), middle)
+        sums = self._some(chains, groups.i, b.sub(whole, i64(1)), (middle, end), sums)
+        self._store(chains, sums, groups.i, whole)
+        with b.if_then(short):
+            self._last(quads)
+        groups.end()
+
+    def _some(
+        self, chains: _Turned, block: ir.Value, last: ir.Value, k: tuple[ir.Value, ir.Value], sums: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """Chains of the blocks from `block` to `last`, over part of their k."""
         b = self.b
-        return b.select(first, s, b.fadd(total, s) if self.dtype.kind == "f" else b.add(total, s))
+        places = [b.mul(smaller(b, b.add(block, i64(i)), last), i64(self.pitch)) for i in range(_LEFT)]
+        loop = Loop(b, *k, chains.quad, sums)
+        totals, here = loop.carried, b.mul(loop.i, i64(self.size))
+        sides = [at(b, v.start, here) for v in (self.x, self.y)]
+        left, right = (chains.load(partial(_moved, b, v, places)) for v in sides)
+        for r, s in zip(left, right, strict=True):
+            totals = chains.chain(r, s, totals)
+        loop.end(totals)
+        return loop.carried
+
+    def _store(self, chains: _Turned, sums: Sequence[ir.Value], block: ir.Value, stop: ir.Value) -> None:
+        """The sums of the blocks from `block` on, but none from `stop` on."""
+        b, tile = self.b, chains.tile
+        for g, total in enumerate(sums):
+            start = b.add(block, i64(g * chains.width))
+            store_masked(tile.lanes, total, self._sum(start), self.dtype, tile.lanes.mask(b.sub(stop, start)))
+
+    def _last(self, k: ir.Value) -> None:
+        """The short block's chain from k on."""
+        b, t, place = self.b, memory_type(self.dtype), self._sum(self.full)
+        one, start = Tile(b, self.dtype, 1, 1, 1), b.mul(self.full, i64(self.k_block))
+        loop = Loop(b, k, self.rest, 1, [b.load(place, typ=t, align=self.size)])
+        offset = b.mul(b.add(start, loop.i), i64(self.size))
+        p, q = (b.load(at(b, v.start, offset), typ=t, align=self.size) for v in (self.x, self.y))
+        vectors = [b.bitcast(v, ir.VectorType(t, 1)) for v in (p, q, loop.carried[0])]
+        loop.end([b.bitcast(one.multiply_add(*vectors), t)])
+        b.store(loop.carried[0], place, align=self.size)
+
+    def _repair(self, first: ir.Value, stop: ir.Value) -> None:
+        """The second look at the blocks' sums in a strong product."""
+        if self.dtype.kind != "f":
+            return
+        b, k = self.b, self.p["k"]
+        with b.if_then(b.icmp_signed("!=", self.p["strong"], i64(0))):
+            blocks = Loop(b, first, stop, 1)
+            start = b.mul(blocks.i, i64(self.k_block))
+            offset = b.mul(start, i64(self.size))
+            x, y = (at(b, v.start, offset) for v in (self.x, self.y))
+            sizes = [i64(1), i64(1), smaller(b, i64(self.k_block), b.sub(k, start)), self.p["strong"]]
+            size = i64(self.size)
+            arguments = [x, size, size, y, size, size, self._sum(blocks.i), size, *sizes]
+            b.call(repair_function(self.fn.module, self.dtype, self.k_block), arguments)
+            blocks.end()
+
+
+def _moved(b: ir.IRBuilder, start: ir.Value, offsets: Sequence[ir.Value], i: int) -> ir.Value:
+    return at(b, start, offsets[i])
+
+
+class _Sum(_Frame):
+    """Emits the ordered sum of parts: c[j] = a[0, j] + a[1, j] + ..."""
+
+    def emit(self) -> ir.Function:
+        b, p, size = self.b, self.p, i64(self.size)
+        batches, low, high = self.open_batches()
+        start, stop = b.mul(low, p["unit"]), smaller(b, b.mul(high, p["unit"]), p["n"])
+        lanes = register_block(self.dtype).lanes
+        columns, tile = Loop(b, start, stop, lanes), Tile(b, self.dtype, 1, 1, lanes)
+        tile.mask(b.sub(stop, columns.i))
+        offset = b.mul(columns.i, size)
+        place = at(b, self.x.start, offset)
+        parts = Loop(b, i64(1), p["k"], 1, [place, tile.load(place, 0)])
+        place = at(b, parts.carried[0], self.x.column)
+        parts.end([place, tile.add(parts.carried[1], tile.load(place, 0))])
+        tile.store(parts.carried[1], at(b, self.z.start, offset), 0)
+        columns.end()
+        batches.end()
+        b.ret_void()
+        return self.fn
+
+
+def emit_sum(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
+    """Add the kernel to an LLVM module as an internal function."""
+    return _Sum(module, name, dtype, k_block, "ac").emit()
 
 
 def emit_dot(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:

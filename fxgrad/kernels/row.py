@@ -226,13 +226,17 @@ class _Walk:
 
     def _ahead(self) -> list[tuple[ir.Value, np.dtype, int]]:
         """Where the next row begins of those operands that this pass fetches, and whether they are to be written."""
-        e, b = self.e, self.e.b
+        e, b, plan = self.e, self.e.b, self.e.nest.plan
         mine = [k for k in e.fetched.get(e.kernel.stages.index(self.stage), ()) if e.operands[k].mode == "unit"]
         if not mine:
             return []
-        last = b.select(b.icmp_signed(">", e.nest.plan.ndim, i64(0)), b.sub(e.nest.plan.ndim, i64(1)), i64(0))
+        last = b.select(b.icmp_signed(">", plan.ndim, i64(0)), b.sub(plan.ndim, i64(1)), i64(0))
         return [
-            (advance(b, e.starts[k], e.nest.plan.outer_stride(k, last)), e.operands[k].dtype, int(k >= len(e.kernel.inputs)))
+            (
+                advance(b, e.starts[k], plan.at(b.add(b.add(plan.records[k], last), i64(3)))),
+                e.operands[k].dtype,
+                int(k >= len(e.kernel.inputs)),
+            )
             for k in mine
         ]
 

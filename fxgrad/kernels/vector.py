@@ -21,9 +21,9 @@ from llvmlite import ir
 from fxgrad.kernels.convert_rule import INT64_MIN, float_to_int
 
 __all__ = [
-    "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_floor", "divide_int", "dtype_of", "equal",
-    "floor", "fma", "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder", "remainder_int", "rint",
-    "select", "sqrt", "trunc",
+    "Divisor", "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_floor", "divide_int",
+    "dtype_of", "equal", "floor", "fma", "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder",
+    "remainder_int", "rint", "select", "sqrt", "trunc",
 ]  # fmt: skip
 
 _FLOAT_SUFFIX = {"float32": "f32", "float64": "f64"}
@@ -101,7 +101,7 @@ class Vec:
         return self._arith(o, "fmul", "mul", swap=True)
 
     def __truediv__(self, o: Any) -> Vec:
-        return self._arith(o, "fdiv", None)
+        return o.under(self) if isinstance(o, Divisor) else self._arith(o, "fdiv", None)
 
     def __rtruediv__(self, o: Any) -> Vec:
         return self._arith(o, "fdiv", None, swap=True)
@@ -171,6 +171,36 @@ class Vec:
 def dtype_of(x: Any) -> np.dtype:
     """dtype of a kernel value, emitted or computed."""
     return x.dtype
+
+
+class Divisor(Vec):
+    """A value known before the loops: dividing by it is a product where that rounds alike, in half the time or less.
+
+    `exact` tells whether it is so, `reciprocal` is what to multiply with.
+    """
+
+    __slots__ = ("exact", "reciprocal")
+
+    def __init__(self, b: ir.IRBuilder, v: ir.Value, dtype: np.dtype, exact: ir.Value, reciprocal: ir.Value):
+        super().__init__(b, v, dtype)
+        self.exact, self.reciprocal = exact, reciprocal
+
+    def under(self, x: Vec) -> Vec:
+        """x divided by this value."""
+        b = x.b
+        multiply, divide, join = (b.append_basic_block(n) for n in ("multiply", "divide", "divided"))
+        b.cbranch(self.exact, multiply, divide)
+        b.position_at_end(multiply)
+        product = b.fmul(x.v, self.reciprocal)
+        b.branch(join)
+        b.position_at_end(divide)
+        quotient = b.fdiv(x.v, self.v)
+        b.branch(join)
+        b.position_at_end(join)
+        result = b.phi(x.v.type)
+        result.add_incoming(product, multiply)
+        result.add_incoming(quotient, divide)
+        return x._new(result)
 
 
 def constant(like: Any, value: Any, dtype: Any = None) -> Any:
@@ -326,8 +356,9 @@ def bitcast(x: Any, dtype: Any) -> Any:
 def convert(x: Any, dtype: Any) -> Any:
     """Value conversion as NumPy's `astype` does it.
 
-    Float to integer truncates; NaN and what does not fit in int64 become the smallest int64, which then wraps to the narrower
-    type: what x86 computes, made the rule everywhere (C leaves it undefined).
+    Float to integer truncates to int64; NaN and what does not fit there become the smallest int64, as x86's 64-bit instruction
+    has it. Narrower types take the low bits of that. C leaves all of it undefined, and compilers convert to narrow types by
+    narrower instructions, whose answers are others: so this is a rule of our own, the same everywhere.
     """
     dtype = np.dtype(dtype)
     if x.dtype == dtype:

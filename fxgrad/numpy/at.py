@@ -117,6 +117,7 @@ def _fitted(value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
         raise errors.FxValueError(
             f"shape mismatch: value array of shape {v.shape} could not be broadcast to indexing result of shape {shape}",
             why="The value must broadcast to what the index selects.",
+            fix="Give a value of that shape, or one that broadcasts to it: v[:, None] lines its axis up with rows.",
         )
     return broadcast_to_shape(v, shape)
 

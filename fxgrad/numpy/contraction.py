@@ -107,6 +107,7 @@ def _einsum_sizes(inputs: list[str], xs: list[Any]) -> dict[str, int]:
                 raise errors.FxValueError(
                     f"einsum: index '{c}' stands for lengths {sizes[c]} and {n}",
                     why="An index has one length in all operands (or 1, which broadcasts).",
+                    fix="Give axes of different lengths different letters, or slice one of the operands.",
                 )
     return sizes
 

@@ -7,11 +7,13 @@ Promotion is NumPy 2's own: every function asks the NumPy ufunc of the same name
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.numpy.prepared import prepared_ufunc
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import shape as s
 from fxgrad.trace.tracer import Tracer
@@ -168,10 +170,13 @@ def as_dtype(x: Any, dtype: np.dtype) -> Any:
     return dtype.type(x)
 
 
+_common_shape = lru_cache(maxsize=4096)(np.broadcast_shapes)
+
+
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy's common shape, or a ValueError that names the shapes."""
     try:
-        return np.broadcast_shapes(*shapes)
+        return _common_shape(*shapes)
     except ValueError:
         raise errors.FxValueError(
             f"operands of shapes {' and '.join(map(str, shapes))} cannot be broadcast together",
@@ -205,21 +210,19 @@ def promote(*args: Any, dtype: Any = None) -> list[Any]:
 
 def result_type(*args: Any) -> np.dtype:
     """NumPy's result type of operands, tracers and dtypes."""
-    keys = [
-        k
-        if isinstance(k := (x if isinstance(x, (np.dtype, type)) else key_of(operand(x))), np.dtype)
-        else k(0)
-        if k in _SCALARS
-        else np.dtype(k)
-        for x in args
-    ]
-    return np.result_type(*keys)
+    return _result_type(*[x if isinstance(x, (np.dtype, type)) else key_of(operand(x)) for x in args])
+
+
+@lru_cache(maxsize=4096)
+def _result_type(*keys: Any) -> np.dtype:
+    """Of dtypes, and of Python's number types as weak operands."""
+    return np.result_type(*[k if isinstance(k, np.dtype) else k(0) if k in _SCALARS else np.dtype(k) for k in keys])
 
 
 def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[..., Any]:
     """The fxgrad function of a NumPy ufunc: `impl` gets operands in the dtypes of NumPy's loop and in one shape."""
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def general(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             args = _ufunc_kwargs(fn, args, kwargs)
         if len(args) != fn.nin:
@@ -234,6 +237,7 @@ def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[...,
             typed = broadcast_operands(typed)
         return impl(*typed)
 
+    function = prepared_ufunc(fn, general, lambda *args: resolve(fn, tuple([key_of(x) for x in args]))[0])
     function.__name__ = function.__qualname__ = fn.__name__
     function.__doc__ = f"{summary} Elementwise, as numpy.{fn.__name__}: operands broadcast, dtypes promote by NumPy 2's rules."
     return function

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, ufunc
+from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, result_type, ufunc
+from fxgrad.numpy.prepared import prepared
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import special as sp
 from fxgrad.primitives import transcendental as tr
@@ -83,22 +84,25 @@ _power = ufunc(np.power, _by_kind(f=tr.pow, rest=e.int_pow), "x ** y.")
 SMALL_EXPONENT = 64  # squaring beats pow up to here, and stays within a few ulp
 
 
+@prepared(1)
+def _power_by_products(x: Any, n: int, kind: type) -> Any:
+    """x ** n, n given as a Python number of that type; None where this is not what NumPy computes."""
+    x = operand(x)
+    if not hasattr(x, "dtype"):
+        return None
+    (dtype, _), _ = resolve(np.power, (key_of(x), kind))
+    return e.integer_pow(as_dtype(x, dtype), n=n) if dtype.kind == "f" or (dtype.kind in "iu" and n >= 0) else None
+
+
 def power(x: Any, y: Any, **kwargs: Any) -> Any:
     """x ** y, elementwise, as numpy.power; a Python integer exponent is taken by repeated multiplication.
 
     The slope of x**0 is 0 also at x = 0, and so is that of 0**y by y for y >= 0.
     """
-    if (
-        not kwargs
-        and type(y) in (int, float)
-        and float(y).is_integer()
-        and (abs(y) <= SMALL_EXPONENT if type(y) is int else y in (1.0, 2.0))
-    ):
-        x = operand(x)
-        if hasattr(x, "dtype"):
-            (dtype, _), _ = resolve(np.power, (key_of(x), type(y)))
-            if dtype.kind == "f" or (dtype.kind in "iu" and y >= 0):
-                return e.integer_pow(as_dtype(x, dtype), n=int(y))
+    if not kwargs and ((type(y) is int and -SMALL_EXPONENT <= y <= SMALL_EXPONENT) or (type(y) is float and y in (1.0, 2.0))):
+        z = _power_by_products(x, int(y), type(y))
+        if z is not None:
+            return z
     if type(y) is int and y < 0 and getattr(operand(x), "dtype", np.dtype(float)).kind in "iu":
         raise ValueError("Integers to negative integer powers are not allowed.")
     return _power(x, y, **kwargs)
@@ -356,13 +360,16 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         return nonzero(condition)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
-    condition, x, y = operand(condition), operand(x), operand(y)
-    from fxgrad.numpy.core import result_type
+    x, y = operand(x), operand(y)
+    dtype = result_type(x, y)
+    return _where(operand(condition), *[v if hasattr(v, "dtype") else as_dtype(v, dtype) for v in (x, y)])
 
+
+@prepared(3)
+def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = result_type(x, y)
     mask = np.bool_(condition) if type(condition) in (bool, int, float) else truth(condition)
-    operands = broadcast_operands([mask, as_dtype(x, dtype), as_dtype(y, dtype)])
-    return e.select(*operands)
+    return e.select(*broadcast_operands([mask, as_dtype(x, dtype), as_dtype(y, dtype)]))
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
@@ -372,8 +379,6 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     if low is None and high is None:
         return a
     bounds = [operand(b) for b in (low, high) if b is not None]
-    from fxgrad.numpy.core import result_type
-
     dtype = result_type(a, *bounds)
     typed = broadcast_operands([as_dtype(x, dtype) for x in (a, *bounds)])
     if len(bounds) == 1:

@@ -84,6 +84,7 @@ def parse(shape: tuple[int, ...], index: Any) -> list[Item]:
         raise errors.FxIndexError(
             f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed",
             why=f"The array has shape {shape}.",
+            fix="Index with at most one entry for each axis; np.newaxis adds one.",
         )
     fill = [slice(None)] * (ndim - used)
     where = next((i for i, x in enumerate(entries) if x is Ellipsis), None)
@@ -105,7 +106,9 @@ def _items_of(x: Any, shape: tuple[int, ...], axis: int, position: int) -> list[
     if isinstance(x, int):
         if not -shape[axis] <= x < shape[axis]:
             raise errors.FxIndexError(
-                f"index {x} is out of bounds for axis {axis} with size {shape[axis]}", why=f"The array has shape {shape}."
+                f"index {x} is out of bounds for axis {axis} with size {shape[axis]}",
+                why=f"The array has shape {shape}.",
+                fix=f"Its positions are {-shape[axis]} to {shape[axis] - 1}; a slice may reach beyond the end.",
             )
         return [Item("int", x % shape[axis], axis, position)]
     if x.dtype.kind == "b":
@@ -144,6 +147,7 @@ def _mask_items(mask: Any, shape: tuple[int, ...], axis: int, position: int) -> 
                 f"boolean index did not match indexed array along axis {axis + i}; size of axis is {shape[axis + i]} "
                 f"but size of corresponding boolean axis is {n}",
                 why=f"The array has shape {shape}, the mask {mask.shape}.",
+                fix="Make the mask from the array it indexes: x[x > 0].",
             )
     values = known_mask(mask)
     if values.ndim == 0:  # a scalar mask adds an axis of length 0 or 1
@@ -158,7 +162,9 @@ def check_bounds(i: np.ndarray, n: int, axis: int, shape: tuple[int, ...]) -> No
     if low < -n or high >= n:
         bad = high if high >= n else low
         raise errors.FxIndexError(
-            f"index {bad} is out of bounds for axis {axis} with size {n}", why=f"The array has shape {shape}."
+            f"index {bad} is out of bounds for axis {axis} with size {n}",
+            why=f"The array has shape {shape}.",
+            fix=f'Its positions are {-n} to {n - 1}; np.take(x, i, axis, mode="clip") limits what is beyond.',
         )
 
 

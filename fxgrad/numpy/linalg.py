@@ -23,6 +23,7 @@ from fxgrad.numpy.core import (
 )
 from fxgrad.numpy.manipulation import matrix_transpose as matrix_transpose
 from fxgrad.numpy.manipulation import moveaxis, reshape, stack
+from fxgrad.numpy.prepared import prepared
 from fxgrad.numpy.reductions import root
 from fxgrad.numpy.reductions import sum as _sum
 from fxgrad.numpy.selection import diagonal as _diagonal
@@ -88,6 +89,7 @@ def out_dtype(name: str, kwargs: dict[str, Any]) -> Any:
     return dtype
 
 
+@prepared(2)
 def matmul(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
     """The matrix product over the last two axes, the others broadcast, as numpy.matmul (the operator @)."""
     dtype = out_dtype("matmul", kwargs)
@@ -118,6 +120,7 @@ def matmul(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
     return contract(x, y, ((x.ndim - 1,), (y.ndim - 2,)), (axes, axes))
 
 
+@prepared(2)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """The product of numbers, vectors or matrices, as numpy.dot: over the last axis of a and the last but one of b."""
     refuse_out("dot", out)
@@ -188,7 +191,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     for i, j in zip(left, right, strict=True):
         if x.shape[i] != y.shape[j]:
             raise errors.FxValueError(
-                f"shape-mismatch for sum: axis {i} of {x.shape} and axis {j} of {y.shape}", why="Paired axes have one length."
+                f"shape-mismatch for sum: axis {i} of {x.shape} and axis {j} of {y.shape}",
+                why="Paired axes have one length.",
+                fix="Pass axes= of equal lengths in both operands.",
             )
     return contract(x, y, (left, right))
 
@@ -225,7 +230,9 @@ def matrix_power(a: Any, n: int) -> Any:
     n = static_int(n)
     if n < 0:
         raise errors.UnsupportedError(
-            "matrix_power with a negative exponent is not supported", fix="Invert first: matrix_power(np.linalg.inv(a), n)."
+            "matrix_power with a negative exponent is not supported",
+            fix="Invert first: matrix_power(np.linalg.inv(a), n).",
+            why="It needs the inverse, which matrix_power does not compute.",
         )
     if n == 0:
         from fxgrad.numpy.creation import eye
@@ -276,7 +283,9 @@ def _float(x: Any) -> Any:
     x = tensor(x)
     if x.dtype.kind == "c":
         raise errors.UnsupportedError(
-            "norms of complex arrays are not supported", why="fxgrad differentiates real arrays so far."
+            "norms of complex arrays are not supported",
+            why="fxgrad differentiates real arrays so far.",
+            fix="Take the norm of np.abs(x).",
         )
     return x if x.dtype.kind == "f" else e.convert(x, dtype=np.dtype(float))
 

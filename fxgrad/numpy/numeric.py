@@ -53,7 +53,9 @@ def _real_only(name: str, x: Any) -> Any:
     x = tensor(x)
     if x.dtype.kind == "c":
         raise errors.UnsupportedError(
-            f"np.{name} of complex arrays is not supported", why="fxgrad differentiates real arrays so far."
+            f"np.{name} of complex arrays is not supported",
+            why="fxgrad differentiates real arrays so far.",
+            fix="Apply it to the real and the imaginary part.",
         )
     return x
 
@@ -248,7 +250,11 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if len(spacing) != len(axes):
         raise TypeError("invalid number of arguments")
     if edge_order != 1:
-        raise errors.UnsupportedError("np.gradient(..., edge_order=2) is not supported", fix="Use edge_order=1.")
+        raise errors.UnsupportedError(
+            "np.gradient(..., edge_order=2) is not supported",
+            fix="Use edge_order=1.",
+            why="Only first-order differences at the boundaries are implemented.",
+        )
     out = [_gradient_along(x, h, i) for h, i in zip(spacing, axes, strict=True)]
     return out[0] if len(out) == 1 else tuple(out)
 
@@ -394,7 +400,9 @@ def cov(
 
     if fweights is not None or aweights is not None:
         raise errors.UnsupportedError(
-            "np.cov with weights is not supported", fix="Center and weight the data yourself: (w*x) @ x.T / w.sum()."
+            "np.cov with weights is not supported",
+            fix="Center and weight the data yourself: (w*x) @ x.T / w.sum().",
+            why="fweights and aweights are not implemented.",
         )
     x = as_float(m) if dtype is None else as_dtype(tensor(m), np.dtype(dtype))
     x = atleast_2d(x)

@@ -25,6 +25,7 @@ from fxgrad.numpy.core import (
     tensor,
 )
 from fxgrad.numpy.creation import astype
+from fxgrad.numpy.prepared import prepared
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import reduce as r
 from fxgrad.primitives import shape as s
@@ -81,6 +82,7 @@ def mask_like(where: Any, shape: tuple[int, ...]) -> Any:
         raise errors.FxValueError(
             f"where= of shape {mask.shape} does not broadcast to the operand of shape {shape}",
             why="The mask says of every element whether it takes part.",
+            fix="Pass a mask of the operand's shape, or one that broadcasts to it.",
         )
     return broadcast_to_shape(mask, shape)
 
@@ -129,6 +131,7 @@ def _scalar(value: Any, like: Any) -> Any:
     return v if isinstance(v, np.generic) else broadcast_to_shape(v, like.shape)
 
 
+@prepared(1)
 def sum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE
 ) -> Any:
@@ -137,6 +140,7 @@ def sum(
     return _reduction("sum", a, axis, dtype, keepdims, initial, where)
 
 
+@prepared(1)
 def prod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE
 ) -> Any:
@@ -177,12 +181,14 @@ def _extremum(name: str, a: Any, axis: Any, keepdims: Any, initial: Any, where: 
     return keep(y, shape, axes, keepdims)
 
 
+@prepared(1)
 def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE) -> Any:
     """Largest element over axes, as numpy.max; NaN if there is one. Ties share the derivative."""
     refuse_out("max", out)
     return _extremum("max", a, axis, keepdims, initial, where)
 
 
+@prepared(1)
 def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, initial: Any = NONE, where: Any = NONE) -> Any:
     """Smallest element over axes, as numpy.min; NaN if there is one. Ties share the derivative."""
     refuse_out("min", out)
@@ -192,6 +198,7 @@ def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, initial
 amax, amin = max, min
 
 
+@prepared(1)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     """Largest minus smallest, as numpy.ptp."""
     return ew.subtract(max(a, axis, out, keepdims), min(a, axis, None, keepdims))
@@ -208,17 +215,21 @@ def _arg(name: str, a: Any, axis: Any, keepdims: Any) -> Any:
     where = 0 if axis is None else axes[0]
     if x.shape[where] == 0:
         raise errors.FxValueError(
-            f"attempt to get {name} of an empty sequence", why=f"Axis {axis} of shape {shape} has no element."
+            f"attempt to get {name} of an empty sequence",
+            why=f"Axis {axis} of shape {shape} has no element.",
+            fix="Reduce along an axis that has elements, or test x.size first.",
         )
     return keep((r.argmax if name == "argmax" else r.argmin)(x, axes=(where,)), shape, axes, keepdims)
 
 
+@prepared(1)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Index of the first largest element along an axis (None: of the flattened array), as numpy.argmax."""
     refuse_out("argmax", out)
     return _arg("argmax", a, axis, keepdims)
 
 
+@prepared(1)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Index of the first smallest element along an axis (None: of the flattened array), as numpy.argmin."""
     refuse_out("argmin", out)
@@ -228,6 +239,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
 # ---- truth -----------------------------------------------------------------------------------------------------------
 
 
+@prepared(1)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """True if any element is true, over axes, as numpy.any."""
     refuse_out("any", out)
@@ -236,6 +248,7 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return keep(r.any_(masked(x, where, np.bool_(False)), axes=axes), x.shape, axes, keepdims)
 
 
+@prepared(1)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """True if all elements are true, over axes, as numpy.all."""
     refuse_out("all", out)
@@ -266,6 +279,7 @@ def _float_input(a: Any, dtype: Any) -> tuple[Any, np.dtype]:
     return astype(x, _F32 if result == _F16 else result, copy=False), result
 
 
+@prepared(1)
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Mean over axes, as numpy.mean; of no elements NaN."""
     refuse_out("mean", out)
@@ -275,6 +289,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     return astype(ew.divide(total, _count(x, axes, where, keepdims, x.dtype)), result, copy=False)
 
 
+@prepared(1)
 def var(
     a: Any,
     axis: Any = None,
@@ -306,6 +321,7 @@ def root(x: Any) -> Any:
     return e.select(zero, x.dtype.type(0), e.sqrt(e.select(zero, x.dtype.type(1), x)))
 
 
+@prepared(1)
 def std(
     a: Any,
     axis: Any = None,

@@ -169,7 +169,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     axis = canonical_axis(axis, x.ndim)
     if not isinstance(obj, (int, np.integer)):
         raise errors.UnsupportedError(
-            "np.insert at several positions is not supported", fix="Concatenate the parts: np.concatenate([x[:i], v, x[i:]])."
+            "np.insert at several positions is not supported",
+            fix="Concatenate the parts: np.concatenate([x[:i], v, x[i:]]).",
+            why="Only one position is implemented.",
         )
     n = x.shape[axis]
     if not -n <= obj <= n:

@@ -117,6 +117,7 @@ def quantile(
         raise errors.UnsupportedError(
             f"np.quantile(..., method={method!r}{', weights=...' if weights is not None else ''}) is not supported",
             why=f"The methods are {', '.join(_LINEAR)}, without weights.",
+            fix='Use a method that is there, such as the default "linear", without weights.',
         )
     q = operand(q)
     points = np.asarray(

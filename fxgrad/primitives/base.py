@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["REGISTRY", "Doc", "Linear", "Primitive", "elementwise", "instantiate", "is_float", "linear_map", "register", "zeros"]
 
 REGISTRY: dict[str, Primitive] = {}
+TYPES_KEPT = 1 << 14  # remembered answers of one type rule
 
 
 class Doc:
@@ -82,6 +83,7 @@ class Primitive:
         self.supports = supports or kernel_dtypes  # whether the kernel body takes these operands
         self.identity = identity  # of a reduction's combine body
         self.cheap = cheap  # recomputing costs less than a trip to memory
+        self._types: dict[tuple, list[Aval]] = {}
 
     def __repr__(self) -> str:
         return self.name
@@ -92,6 +94,21 @@ class Primitive:
     def __call__(self, *args: Any, **params: Any) -> Any:
         outs = bind(self, args, params)
         return outs[0] if len(outs) == 1 else outs
+
+    def types(self, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+        """What `typ` answers, remembered: tracing asks for every equation."""
+        if self.kind == "call":  # whose parameters hold programs, which must not be kept alive here
+            return self.typ(*avals, **params)
+        key = (*avals, *params.items()) if params else tuple(avals)
+        try:
+            found = self._types.get(key)
+        except TypeError:  # an unhashable parameter
+            return self.typ(*avals, **params)
+        if found is None:
+            if len(self._types) >= TYPES_KEPT:
+                self._types.clear()
+            found = self._types[key] = self.typ(*avals, **params)
+        return found
 
     def _rule(self, rule: Callable | None, transform: str, field: str) -> Callable:
         if rule is None:
@@ -126,7 +143,11 @@ def lookup(name: str) -> Primitive:
     try:
         return REGISTRY[name]
     except KeyError:
-        raise errors.UnsupportedError(f"there is no primitive '{name}'", fix="See docs/ops.md for the list.") from None
+        raise errors.UnsupportedError(
+            f"there is no primitive '{name}'",
+            fix="See docs/ops.md for the list.",
+            why="Primitives are looked up by name, in programs read from text for example.",
+        ) from None
 
 
 def register(prim: Primitive) -> Primitive:
@@ -191,7 +212,11 @@ def add_tangents(terms: Sequence[Any]) -> Any:
 
 
 def type_error(prim: str, avals: Sequence[Aval], why: str) -> errors.FxTypeError:
-    return errors.FxTypeError(f"{prim} got {', '.join(map(str, avals))}", why=why)
+    return errors.FxTypeError(
+        f"{prim} got {', '.join(map(str, avals))}",
+        why=why,
+        fix="Call the function of fxgrad.numpy, which converts and broadcasts; or do so first: astype, np.broadcast_to, reshape.",
+    )
 
 
 # ---- schemas -----------------------------------------------------------------------------------------------------------

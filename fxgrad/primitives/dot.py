@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -100,20 +101,28 @@ def _dot_numpy(x: Any, y: Any, *, contract: Pair, batch: Pair, strong: int | Non
     dtype = x.dtype
     if dtype == np.float16:
         x, y = x.astype(np.float32), y.astype(np.float32)
-    x_free, y_free = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
-    shape = [x.shape[i] for i in (*batch[0], *x_free)] + [y.shape[i] for i in y_free]
-    k = math.prod(x.shape[i] for i in contract[0])
-    groups = math.prod(x.shape[i] for i in batch[0])
-    m, n = math.prod(x.shape[i] for i in x_free), math.prod(y.shape[i] for i in y_free)
-    a = np.transpose(x, (*batch[0], *x_free, *contract[0])).reshape(groups, m, k)
-    b = np.transpose(y, (*batch[1], *contract[1], *y_free)).reshape(groups, k, n)
+    x_order, a_shape, y_order, b_shape, shape = _as_matrices(x.shape, y.shape, contract, batch)
+    a = (x if x_order is None else x.transpose(x_order)).reshape(a_shape)
+    b = (y if y_order is None else y.transpose(y_order)).reshape(b_shape)
     if has_product_kernel(a.dtype):
         z = matmul(a, b, 0 if strong is None else strong + 1)
     else:  # BLAS gets operands of one layout, so that it rounds alike each time
         z = np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
         if strong is not None and z.dtype.kind in "fc":
             _annihilate(z, a, b, strong)
-    return z.reshape(shape).astype(dtype, copy=False)
+    z = z.reshape(shape)
+    return z if z.dtype == dtype else z.astype(dtype)
+
+
+@lru_cache(maxsize=4096)
+def _as_matrices(x: tuple[int, ...], y: tuple[int, ...], contract: Pair, batch: Pair) -> tuple:
+    """How operands of these shapes are batches of matrices: the order of their axes (None: as it is), then their shapes."""
+    x_free, y_free = free_axes(len(x), contract[0], batch[0]), free_axes(len(y), contract[1], batch[1])
+    orders = (*batch[0], *x_free, *contract[0]), (*batch[1], *contract[1], *y_free)
+    x_order, y_order = (None if order == tuple(range(len(order))) else order for order in orders)
+    groups, m, k, n = (math.prod(s[i] for i in axes) for s, axes in ((x, batch[0]), (x, x_free), (x, contract[0]), (y, y_free)))
+    shape = (*(x[i] for i in (*batch[0], *x_free)), *(y[i] for i in y_free))
+    return x_order, (groups, m, k), y_order, (groups, k, n), shape
 
 
 def has_product_kernel(dtype: np.dtype) -> bool:

@@ -25,6 +25,7 @@ from fxgrad.primitives.elementwise import (
     mul,
     ne,
     or_,
+    reciprocal,
     select,
     sub,
 )
@@ -163,8 +164,8 @@ def _extremum_jvp(prim: Callable[[], Primitive]) -> Callable:
         hit = eq(x, full)
         if x.dtype.kind == "f":
             hit = or_(hit, and_(ne(x, x), ne(full, full)))
-        weight = _indicator(hit, x)
-        share = div(weight, spread(sum_(weight, axes=axes), x.shape, axes))
+        count = sum_(_indicator(hit, x), axes=axes)
+        share = select(hit, spread(reciprocal(count), x.shape, axes), x.dtype.type(0))
         return [y], [sum_(lin_mul(t, share), axes=axes)]
 
     return jvp

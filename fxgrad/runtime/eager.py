@@ -1,24 +1,35 @@
-"""Eager evaluation: one primitive, or a program op by op, on the kernels compiled code uses.
+"""Eager evaluation: one primitive, or a program, on the kernels compiled code uses.
 
-`evaluator(prim, avals, params)` is made once for each structure and then costs little more than the operation. Nothing here
-imports the compiler until a kernel is needed.
+`operation(prim, avals, params)` is made once for each structure and then costs little more than the operation. A program runs
+op by op at first; once it is hot it is compiled in the background and runs compiled from then on, with the same bits. Nothing
+here imports the compiler until a kernel is needed.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
+from fxgrad.runtime import background
+from fxgrad.runtime.buffers import Block
+from fxgrad.runtime.matmul import product_call
 from fxgrad.runtime.tree import reduce_tree
 
-__all__ = ["EagerPlan", "evaluate", "evaluator", "has_kernel", "operation", "own", "run_program"]
+__all__ = [
+    "EagerPlan", "Runner", "direct", "evaluate", "has_kernel", "operation", "own", "prepared_tables", "run_program", "runner",
+    "wait_for_background",
+]  # fmt: skip
 
 _HALF = np.dtype(np.float16)
 _SINGLE = np.dtype(np.float32)
@@ -41,26 +52,49 @@ def operation(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) ->
     return found
 
 
-def evaluator(prim: Primitive, in_avals: Sequence[Aval], params: dict[str, Any]) -> Callable[..., list]:
-    """Evaluation of one primitive: a function of arrays (or NumPy scalars) that returns the list of its results."""
-    run = operation(prim, in_avals, params)
-    single = len(prim.typ(*in_avals, **params)) == 1
-
-    def call(*arrays: Any) -> list:
-        with np.errstate(all="ignore"):
-            result = run(*arrays)
-        return [result] if single else list(result)
-
-    return call
+_contexts: list[Context] = []  # in which NumPy does not warn of floating-point errors; entering one beats np.errstate
 
 
+def quietly(f: Callable[..., Any], *args: Any) -> Any:
+    """`f(*args)` without NumPy's floating-point warnings; f calls no user code."""
+    try:
+        context = _contexts.pop()
+    except IndexError:
+        context = Context()
+        context.run(partial(np.seterr, all="ignore"))
+    try:
+        return context.run(f, *args)
+    finally:
+        _contexts.append(context)
+
+
+def _is_silent(run: Callable) -> bool:
+    """Kernels raise no floating-point warnings."""
+    return getattr(run, "__name__", "") == "kernel_call"
+
+
+def direct(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable[..., Any]:
+    """What `evaluate` does for operands of these types in native byte order, for a primitive with one result."""
+    run = operation(prim, avals, params)
+    (out,) = prim.types(avals, params)
+    if _is_silent(run):
+        return run if out.shape else lambda *arrays: run(*arrays)[()]
+    if not out.shape:
+        return lambda *arrays: np.asarray(quietly(run, *arrays))[()]
+    if len(avals) == 1:
+        return lambda x: quietly(run, x)
+    return lambda *arrays: quietly(run, *arrays)
+
+
+prepared_tables: list[dict[Any, Any]] = []  # of functions that keep what `direct` and `runner` gave them
 _calls: dict[Any, tuple[Callable, bool]] = {}  # by shapes and dtype characters, which hash faster than avals
 
 
 def forget_operations() -> None:
     """Drop prepared operations (those in use stay valid)."""
-    _memo.clear()
-    _calls.clear()
+    tables: list[dict[Any, Any]] = [_memo, _calls, *prepared_tables]
+    for table in tables:
+        table.clear()
 
 
 def _call_of(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> tuple[Callable, bool]:
@@ -72,7 +106,7 @@ def _call_of(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> tu
         found, key = None, None
     if found is None:
         run = operation(prim, [Aval(a.shape, a.dtype) for a in args], params)
-        found = run, getattr(run, "__name__", "") == "kernel_call"
+        found = run, _is_silent(run)
         if key is not None:
             _calls[key] = found
     return found
@@ -90,19 +124,15 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> li
     """One primitive on arrays or NumPy scalars, now; views may share memory with operands, as NumPy's do."""
     args = native_order(args)
     run, silent = _call_of(prim, args, params)
-    if silent:
-        result = run(*args)
-    else:
-        with np.errstate(all="ignore"):
-            result = run(*args)
+    result = run(*args) if silent else quietly(run, *args)
     if type(result) is list or type(result) is tuple:
         return [x[()] if x.ndim == 0 else x for x in result]
     return [result if result.ndim else result[()]]
 
 
 def run_program(program: Program, args: Sequence[Any]) -> list:
-    """A program op by op on arrays; its plan is kept on the program."""
-    return EagerPlan.of(program).run(args)
+    """A program on arrays; what has been prepared for it is kept on the program."""
+    return runner(program)(args)
 
 
 def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
@@ -110,7 +140,8 @@ def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Cal
     if prim.kind in ("map", "reduce"):
         return _make_arithmetic(prim, avals, params, outs[0])
     if prim.kind in ("view", "host"):
-        return _from_numpy(prim, params)
+        run = _from_numpy(prim, params)
+        return product_call(avals, params, outs[0], run) if prim.name == "dot" else run
     if prim.kind == "expand":
         from fxgrad.trace.tracing import trace_expansion
 
@@ -136,7 +167,11 @@ def _from_program(run: Callable[[list], list], count: int) -> Callable:
 
 def _from_numpy(prim: Primitive, params: dict[str, Any]) -> Callable:
     if prim.numpy is None:
-        raise errors.UnsupportedError(f"primitive '{prim.name}' has no NumPy evaluation")
+        raise errors.UnsupportedError(
+            f"primitive '{prim.name}' has no NumPy evaluation",
+            why=f"Its kind is '{prim.kind}', and such operations run as NumPy calls.",
+            fix=f"Give Primitive('{prim.name}', ...) a numpy= function.",
+        )
     return partial(prim.numpy, **params) if params else prim.numpy
 
 
@@ -181,7 +216,9 @@ def _by_body(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> 
     if body is None or any(a.dtype.kind not in "cbiu" for a in avals):
         names = ", ".join(map(str, avals))
         raise errors.FxTypeError(
-            f"{prim.name} got {names}", why="There is neither a kernel nor a NumPy evaluation for these dtypes."
+            f"{prim.name} got {names}",
+            why="There is neither a kernel nor a NumPy evaluation for these dtypes.",
+            fix="Convert the operands to float32, float64 or an integer dtype first.",
         )
     from fxgrad.kernels import language
 
@@ -264,7 +301,7 @@ def _readable(a: Any, aval: Aval) -> np.ndarray:
     """A native, aligned ndarray of the dtype expected."""
     a = np.asarray(a, aval.dtype)
     if a.shape != aval.shape:
-        raise errors.FxTypeError(f"an operation prepared for {aval} was given shape {a.shape}")
+        raise ValueError(f"an operation prepared for {aval} was given shape {a.shape}")
     return a if a.flags.aligned and a.strides is not None else a.copy()
 
 
@@ -306,7 +343,11 @@ def own(x: Any, taken: set[int], aval: Aval) -> Any:
     if not aval.shape:
         return x.astype(aval.dtype, copy=False)[()]
     flags = x.flags
-    if x.base is not None or not (flags.c_contiguous and flags.writeable and flags.aligned) or x.dtype != aval.dtype:
+    if (
+        not (x.base is None or isinstance(x.base, Block))
+        or not (flags.c_contiguous and flags.writeable and flags.aligned)
+        or x.dtype != aval.dtype
+    ):
         return np.array(x, aval.dtype, order="C")
     if id(x) in taken:
         return x.copy()
@@ -371,23 +412,25 @@ class EagerPlan:
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         """The program's outputs; arrays among them own their memory and alias nothing."""
+        return quietly(self._run, arrays)
+
+    def _run(self, arrays: Sequence[Any]) -> list[Any]:
         slots = self._template.copy()
         slots[: len(arrays)] = native_order(arrays)
-        with np.errstate(all="ignore"):
-            for arity, run, a, b, out, dead in self._steps:
-                if arity == 2:
-                    slots[out] = run(slots[a], slots[b])
-                elif arity == 1:
-                    slots[out] = run(slots[a])
-                elif arity == 0:
-                    slots[out] = run(*[slots[i] for i in a])
-                else:
-                    for o, value in zip(out, run(*[slots[i] for i in a]), strict=True):
-                        slots[o] = value
-                for i in dead:
-                    slots[i] = None
-            taken = {id(a) for a in arrays}
-            return [own(slots[slot], taken, aval) for slot, aval in self._outputs]
+        for arity, run, a, b, out, dead in self._steps:
+            if arity == 2:
+                slots[out] = run(slots[a], slots[b])
+            elif arity == 1:
+                slots[out] = run(slots[a])
+            elif arity == 0:
+                slots[out] = run(*[slots[i] for i in a])
+            else:
+                for o, value in zip(out, run(*[slots[i] for i in a]), strict=True):
+                    slots[o] = value
+            for i in dead:
+                slots[i] = None
+        taken = {id(a) for a in arrays}
+        return [own(slots[slot], taken, aval) for slot, aval in self._outputs]
 
 
 def _fetch_kernels(program: Program) -> None:
@@ -409,3 +452,84 @@ def _fetch_kernels(program: Program) -> None:
         from fxgrad.compile.single import usual_kernels
 
         kernel_addresses(usual_kernels([*wanted.values()]))
+
+
+# ---- hot programs ----------------------------------------------------------------------------------------------------------
+
+HOT = 32  # runs op by op after which compiling a program should pay
+HOT_SECONDS = 0.5  # or the time they took: about what compiling costs
+_NEVER = float("inf"), float("inf")
+
+
+def runner(program: Program) -> Runner:
+    """How eager evaluation runs this program; kept on the program."""
+    found = program.memo.get("runner")
+    if found is None:
+        found = program.memo.setdefault("runner", Runner(program))
+    return found
+
+
+class Runner:
+    """A program of arrays, run op by op until it is hot and compiled from then on: `run(arrays) -> list of arrays`.
+
+    Compiled code has the same bits and the same memory semantics (results alias nothing), so nobody can tell. It belongs to the
+    settings under which it was compiled.
+    """
+
+    __slots__ = ("_compiled", "_due", "_due_seconds", "_runs", "_scalars", "_seconds", "program")
+
+    def __init__(self, program: Program):
+        self.program = program
+        self._compiled: dict[tuple, Callable[..., list]] = {}
+        self._runs, self._seconds = 0, 0.0  # op by op
+        self._due: float
+        self._due, self._due_seconds = (HOT, HOT_SECONDS) if len(program.eqns) > 1 else _NEVER
+        self._scalars = any([v.aval.shape == () for v in program.inputs])  # which may come as NumPy scalars
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        compiled = self._compiled.get((config.fusion, config.matmul))
+        if compiled is None or jit_disabled():
+            return self._op_by_op(arrays)
+        if self._scalars:
+            return compiled(*[x if type(x) is np.ndarray else np.asarray(x) for x in arrays])
+        return compiled(*arrays)
+
+    def _op_by_op(self, arrays: Sequence[Any]) -> list[Any]:
+        plan = EagerPlan.of(self.program)
+        start = time.perf_counter()
+        results = plan.run(arrays)
+        self._seconds += time.perf_counter() - start
+        self._runs += 1
+        hot = self._runs >= self._due or self._seconds >= self._due_seconds
+        if hot and self._runs > 1 and config.background_compile and not jit_disabled():
+            # handed over again later should this attempt be refused, dropped by a fork, or outdated
+            self._due, self._due_seconds = 2 * self._runs, 2 * self._seconds
+            settings = config.fusion, config.matmul
+            background.submit((self, settings), self.program.name, partial(self._compile, settings))
+        return results
+
+    def _compile(self, settings: tuple) -> None:
+        """In the background: from now on these settings have compiled code."""
+        from fxgrad.compile.lower import compile_program
+
+        if settings != (config.fusion, config.matmul):
+            return
+        start = time.perf_counter()
+        try:
+            compiled = compile_program(self.program)
+        except Exception:
+            self._due, self._due_seconds = _NEVER
+            raise
+        if settings == (config.fusion, config.matmul):
+            self._compiled[settings] = compiled
+        if "eager" in config.log:
+            took = 1e3 * (time.perf_counter() - start)
+            sys.stderr.write(
+                f"fxgrad: '{self.program.name}' ({len(self.program.eqns)} operations) runs compiled from now on: "
+                f"{self._runs} runs op by op, compiled in {took:.0f} ms\n"
+            )
+
+
+def wait_for_background(timeout: float = 60.0) -> bool:
+    """Wait until everything hot is compiled (for tests and measurements); False if it is not within `timeout` seconds."""
+    return background.wait(timeout)

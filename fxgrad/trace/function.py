@@ -6,6 +6,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -15,9 +16,9 @@ from fxgrad import errors, tree
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.trace.tracer import Tracer
-from fxgrad.trace.tracing import leaked, new_trace
+from fxgrad.trace.tracing import Trace, leaked
 
-__all__ = ["Traced", "argument_names", "as_leaf", "aval_of_leaf", "canonical", "name_of", "trace_function"]
+__all__ = ["Traced", "argument_names", "as_leaf", "as_leaves", "aval_of_leaf", "canonical", "name_of", "trace_function"]
 
 _DTYPE_CODES = "?bBhHiIlLqQefdFD"  # booleans, integers, floats and complex numbers up to 64 bits a part
 _PYTHON_NUMBERS = {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}
@@ -85,8 +86,31 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
     )
 
 
+def as_leaves(flat: Sequence[Any], what: Callable[[int], str]) -> tuple[list[Any], list[bool]]:
+    """`as_leaf` of each; `what(i)` names one in messages."""
+    leaves, weak = [], []
+    for i, x in enumerate(flat):
+        if type(x) is np.ndarray and x.dtype.char in _DTYPE_CODES and x.dtype.isnative:
+            leaves.append(x)
+            weak.append(False)
+        else:
+            leaf, is_weak = as_leaf(x, partial(what, i))
+            leaves.append(leaf)
+            weak.append(is_weak)
+    return leaves, weak
+
+
 def aval_of_leaf(x: Any) -> Aval:
-    return x if isinstance(x, Aval) else x.aval if type(x) is Tracer else Aval(x.shape, x.dtype)
+    kind = type(x)
+    return (
+        Aval(x.shape, x.dtype)
+        if kind is np.ndarray
+        else x
+        if kind is Aval
+        else x.aval
+        if kind is Tracer
+        else Aval(x.shape, x.dtype)
+    )
 
 
 @dataclass(slots=True)
@@ -112,10 +136,10 @@ def trace_function(
     check: Callable[[Any], None] | None = None,
 ) -> Traced:
     """Trace `f(*tracers)`, one tracer a leaf. `check` looks at the result tree before it is flattened."""
-    with new_trace(transform, known, name) as trace:
-        tracers = [trace.input(aval_of_leaf(x), None if isinstance(x, Aval) else x, w) for x, w in zip(leaves, weak, strict=True)]
+    with Trace(transform, known, name) as trace:
+        tracers = [trace.input(aval_of_leaf(x), None if type(x) is Aval else x, w) for x, w in zip(leaves, weak, strict=True)]
         if differentiated is not None:
-            trace.differentiated.update(t._var for t, d in zip(tracers, differentiated, strict=True) if d)
+            trace.differentiated.update([t._var for t, d in zip(tracers, differentiated, strict=True) if d])
         try:
             out = f(*tracers)
         except (TypeError, ValueError) as problem:
@@ -125,9 +149,9 @@ def trace_function(
         if check is not None:
             check(out)
         flat, out_tree = tree.flatten(out)
-        results = [as_leaf(x, lambda: f"the result of '{name}'") for x in flat]
-        program, captures = trace.program([x for x, _ in results])
-    return Traced(program, captures, out_tree, tuple(w for _, w in results))
+        results, out_weak = as_leaves(flat, lambda i: f"the result of '{name}'")
+        program, captures = trace.program(results)
+    return Traced(program, captures, out_tree, tuple(out_weak))
 
 
 _programs: OrderedDict[tuple, Program] = OrderedDict()

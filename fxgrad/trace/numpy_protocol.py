@@ -7,6 +7,7 @@ know of the trace.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple, kwargs: dict[str, An
             if in_place
             else f"Use the value it returns: y = np.{name}(...).",
         )
-    kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+    if kwargs:
+        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
     if method == "at":
         raise _refuse_write(f"np.{name}.at(a, i, v)", "Write a = fx.asarray(a).at[i].add(v) (or .multiply, .min, .max).")
     function = _ufunc_function(ufunc)
@@ -57,6 +59,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple, kwargs: dict[str, An
     return _METHODS.get(method, _unsupported_method)(ufunc, function, inputs, kwargs)
 
 
+@cache
 def _ufunc_function(ufunc: np.ufunc) -> Callable[..., Any]:
     import fxgrad.numpy as fnp
     from fxgrad.numpy import elementwise
@@ -151,14 +154,23 @@ _METHODS: dict[str, Callable[..., Any]] = {"reduce": _reduce, "accumulate": _acc
 
 def call_function(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """`func(*args, **kwargs)`, one of whose relevant arguments is traced."""
+    if kwargs:
+        from fxgrad.numpy.core import refuse_out
+
+        if func.__name__ not in _WRITERS:
+            refuse_out(func.__name__, kwargs.get("out"))
+        kwargs = {k: v for k, v in kwargs.items() if k not in ("like", "out")}
+    if func.__name__ in _WRITERS:
+        raise _write_error(func.__name__, args)
+    return _function(func)(*args, **kwargs)
+
+
+@cache
+def _function(func: Any) -> Callable[..., Any]:
+    """What stands for a function of NumPy."""
     import fxgrad.numpy as fnp
-    from fxgrad.numpy.core import refuse_out
 
     name, module = func.__name__, func.__module__ or "numpy"
-    if name in _WRITERS:
-        raise _write_error(name, args)
-    refuse_out(name, kwargs.get("out"))
-    kwargs = {k: v for k, v in kwargs.items() if k not in ("like", "out")}
     where = (
         fnp.linalg
         if module.startswith("numpy.linalg")
@@ -170,9 +182,9 @@ def call_function(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if found is None:
         spelling = module if module.startswith("numpy.") else "np"
         if name in _PLAIN:
-            return _PLAIN[name](*args, **kwargs)
+            return _PLAIN[name]
         raise _unsupported(spelling.replace("numpy.", "np."), name, vars(where or fnp))
-    return found(*args, **kwargs)
+    return found
 
 
 def _write_error(name: str, args: tuple) -> errors.MutationError:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.ir.types import Aval, Var
+from fxgrad.trace.numpy_protocol import call_function, call_ufunc
 
 if TYPE_CHECKING:
     from fxgrad.trace.tracing import Trace
@@ -22,15 +23,23 @@ if TYPE_CHECKING:
 __all__ = ["Tracer"]
 
 _np: Any = None  # fxgrad.numpy, once it is loaded (it imports this module)
+_functions: dict[str, Any] = {}  # what it holds, by name
 
 
 def _library() -> Any:
-    global _np
+    global _np, _functions
     if _np is None:
         import fxgrad.numpy
 
-        _np = fxgrad.numpy
+        _np, _functions = fxgrad.numpy, vars(fxgrad.numpy)
     return _np
+
+
+def _named(name: str) -> Any:
+    try:
+        return _functions[name]
+    except KeyError:
+        return getattr(_library(), name)
 
 
 class Tracer:
@@ -228,13 +237,9 @@ class Tracer:
     # -- NumPy's protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from fxgrad.trace.numpy_protocol import call_ufunc
-
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
-        from fxgrad.trace.numpy_protocol import call_function
-
         return call_function(func, args, kwargs)
 
     # -- indexing and in-place code
@@ -262,15 +267,11 @@ def _mutation(x: Tracer, what: str, fix: str) -> errors.MutationError:
 
 def _operator(name: str, function: str, swapped: bool) -> Any:
     def method(self: Tracer, other: Any, *modulus: Any) -> Any:
-        if modulus:  # pow(x, y, z)
-            raise errors.FxTypeError(
-                f"pow() with three arguments got a traced {self.aval}",
-                why="NumPy arrays have no pow(x, y, z) either.",
-                fix="Write x**y % z.",
-            )
-        if isinstance(other, _FOREIGN):
+        if type(other) not in _USUAL and isinstance(other, _FOREIGN):
             return NotImplemented
-        f = getattr(_library(), function)
+        if modulus:
+            raise _three_arguments(self)
+        f = _named(function)
         out = f(other, self) if swapped else f(self, other)
         # Python numbers that meet only each other stay Python numbers
         if self.weak and type(out) is Tracer and (type(other) in (int, float, bool) or (type(other) is Tracer and other.weak)):
@@ -279,6 +280,14 @@ def _operator(name: str, function: str, swapped: bool) -> Any:
 
     method.__name__ = name
     return method
+
+
+def _three_arguments(x: Tracer) -> errors.FxTypeError:
+    return errors.FxTypeError(
+        f"pow() with three arguments got a traced {x.aval}",
+        why="NumPy arrays have no pow(x, y, z) either.",
+        fix="Write x**y % z.",
+    )
 
 
 def _in_place(name: str, function: str, sign: str) -> Any:
@@ -291,6 +300,7 @@ def _in_place(name: str, function: str, sign: str) -> Any:
 
 
 _FOREIGN = (str, bytes, dict, set, type(None))
+_USUAL = frozenset((Tracer, np.ndarray, float, int))
 _BINARY = {
     "add": ("add", "+"),
     "sub": ("subtract", "-"),
@@ -325,7 +335,7 @@ setattr(Tracer, "__rdivmod__", _operator("__rdivmod__", "divmod", True))
 
 def _unary(name: str, function: str) -> Any:
     def method(self: Tracer) -> Any:
-        out = getattr(_library(), function)(self)
+        out = _named(function)(self)
         if self.weak and type(out) is Tracer:
             out.weak = True
         return out
@@ -340,7 +350,7 @@ for _name, _function in {"neg": "negative", "pos": "positive", "abs": "absolute"
 
 def _method(name: str) -> Any:
     def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
-        return getattr(_library(), name)(self, *args, **kwargs)
+        return _named(name)(self, *args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"As numpy.ndarray.{name}."

@@ -8,8 +8,7 @@ Under `grad` and its kin the inputs of a trace are known, and asking a tracer fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -23,14 +22,12 @@ from fxgrad.primitives.base import Primitive
 from fxgrad.runtime.stale import glance, reachable
 from fxgrad.trace.tracer import Tracer
 
-__all__ = ["Trace", "Walk", "bind", "build", "current_trace", "inline", "new_trace", "replay", "trace_expansion"]
+__all__ = ["Trace", "Walk", "bind", "build", "current_trace", "inline", "paste", "replay", "trace_expansion"]
 
 _current: ContextVar[Trace | None] = ContextVar("fxgrad_trace", default=None)
 
 
-def current_trace() -> Trace | None:
-    """The innermost active trace of this thread or task, None outside every transform."""
-    return _current.get()
+current_trace: Callable[[], Trace | None] = _current.get  # the innermost active trace of this thread or task; None outside all
 
 
 class Trace:
@@ -43,6 +40,7 @@ class Trace:
     __slots__ = (
         "_indexed",
         "_producers",
+        "_token",
         "active",
         "captured",
         "captures",
@@ -72,6 +70,16 @@ class Trace:
         self._producers: dict[Var, Eqn] = {}  # of the first `_indexed` equations
         self._indexed = 0
 
+    def __enter__(self) -> Trace:
+        self._token = _current.set(self)
+        self.active = True
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        """Tracers of this trace are leaked from now on."""
+        self.active = False
+        _current.reset(self._token)
+
     # -- building
 
     def input(self, aval: Aval, value: Any = None, weak: bool = False) -> Tracer:
@@ -97,7 +105,9 @@ class Trace:
             return found
         if not isinstance(x, (Tracer, np.ndarray)):
             raise errors.FxTypeError(
-                f"a primitive got a {type(x).__name__}", why="Primitives take arrays, NumPy scalars and traced values."
+                f"a primitive got a {type(x).__name__}",
+                why="Primitives take arrays, NumPy scalars and traced values.",
+                fix="Convert it with np.asarray, or call the function of fxgrad.numpy, which does.",
             )
         var = Var(x.aval if type(x) is Tracer else Aval(x.shape, x.dtype))
         self.captured[id(x)] = var
@@ -110,10 +120,15 @@ class Trace:
 
     def emit(
         self, prim: Primitive, inputs: Sequence[Atom], params: dict[str, Any], avals: Sequence[Aval], source: Any
-    ) -> list[Var]:
+    ) -> list[Tracer]:
+        """Record an equation; its results as tracers."""
+        if len(avals) == 1:
+            v = Var(avals[0])
+            self.eqns.append(Eqn(prim, inputs, params, [v], source))
+            return [Tracer(self, v)]
         outputs = [Var(a) for a in avals]
         self.eqns.append(Eqn(prim, inputs, params, outputs, source))
-        return outputs
+        return [Tracer(self, v) for v in outputs]
 
     def program(self, outputs: Sequence[Any]) -> tuple[Program, list[Any]]:
         """Close the program over its captures. Answers it, without consts, and the captured values (arrays, outer tracers)."""
@@ -149,7 +164,8 @@ class Trace:
 
     def _evaluate(self, var: Var) -> None:
         """Run the equations that `var` needs and that have not run yet."""
-        from fxgrad.runtime.eager import EagerPlan
+        from fxgrad.runtime.eager import run_program
+        from fxgrad.trace.function import canonical
 
         values, producers = self.values, self._producers
         assert values is not None
@@ -173,7 +189,7 @@ class Trace:
         inputs = list(dict.fromkeys(a for e in eqns for a in e.inputs if type(a) is Var and a not in made))
         outputs = [v for e in eqns for v in e.outputs]
         arrays = [self.value(v) for v in inputs]
-        results = EagerPlan(Program(inputs, eqns, outputs)).run(arrays)
+        results = run_program(canonical(Program(inputs, eqns, outputs)), arrays)  # the next trace asks the same question
         values.update(zip(outputs, results, strict=True))
 
 
@@ -202,10 +218,10 @@ def bind(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[A
     if trace is None:
         return _evaluate_eagerly(prim, args, params)
     inputs = [a._var if type(a) is Tracer and a._trace is trace else trace.atom(a) for a in args]
-    avals = prim.typ(*[a.aval for a in inputs], **params)
-    if prim.kind == "map" and all([type(a) is Lit for a in inputs]):
+    avals = prim.types([a.aval for a in inputs], params)
+    if prim.kind == "map" and Var not in map(type, inputs):
         return _evaluate_eagerly(prim, args, params)
-    return [Tracer(trace, v) for v in trace.emit(prim, inputs, params, avals, trace.source or errors.user_location())]
+    return trace.emit(prim, inputs, params, avals, trace.source or errors.user_location())
 
 
 def _evaluate_eagerly(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -220,25 +236,12 @@ def _evaluate_eagerly(prim: Primitive, args: Sequence[Any], params: dict[str, An
 base.bind = bind
 
 
-@contextmanager
-def new_trace(transform: str, known: bool, name: str = "main") -> Iterator[Trace]:
-    """Open a trace; it ends with the block, and tracers of it are leaked from then on."""
-    trace = Trace(transform, known, name)
-    token = _current.set(trace)
-    trace.active = True
-    try:
-        yield trace
-    finally:
-        trace.active = False
-        _current.reset(token)
-
-
 def build(avals: Sequence[Aval], body: Callable[..., Sequence[Any]], name: str = "main") -> Program:
     """The program of `body(*tracers) -> outputs`, where body only calls primitives (how transforms write their results).
 
     Unused equations are dropped. The body may close over arrays only as literals.
     """
-    with new_trace("a derivative rule", known=False, name=name) as trace:
+    with Trace("a derivative rule", known=False, name=name) as trace:
         inputs = [trace.input(a) for a in avals]
         program, captures = trace.program(body(*inputs))
     if captures:
@@ -253,11 +256,17 @@ def inline(program: Program, args: Sequence[Any]) -> list[Any]:
         from fxgrad.runtime.eager import run_program
 
         return run_program(program, args)
-    env: dict[Var, Atom] = {v: trace.atom(a) for v, a in zip(program.inputs, args, strict=True)}
+    return paste(trace, program, [trace.atom(a) for a in args])
+
+
+def paste(trace: Trace, program: Program, atoms: Sequence[Atom], source: Any = None) -> list[Any]:
+    """Record all equations of `program` on `atoms` of `trace`, as coming from `source` or (None) from where they came before."""
+    env: dict[Var, Atom] = dict(zip(program.inputs, atoms, strict=True))
     eqns = trace.eqns
     for eqn in program.eqns:
         outputs = [Var(v.aval) for v in eqn.outputs]
-        eqns.append(Eqn(eqn.prim, [env[a] if type(a) is Var else a for a in eqn.inputs], eqn.params, outputs, eqn.source))
+        inputs = [env[a] if type(a) is Var else a for a in eqn.inputs]
+        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outputs, source or eqn.source))
         env.update(zip(eqn.outputs, outputs, strict=True))
     out = []
     for o in program.outputs:
@@ -272,7 +281,7 @@ def replay(eqn: Eqn, args: Sequence[Any]) -> list[Any]:
     if trace is None:
         return _evaluate_eagerly(eqn.prim, args, eqn.params)
     avals = [v.aval for v in eqn.outputs]
-    return [Tracer(trace, v) for v in trace.emit(eqn.prim, [trace.atom(a) for a in args], eqn.params, avals, eqn.source)]
+    return trace.emit(eqn.prim, [trace.atom(a) for a in args], eqn.params, avals, eqn.source)
 
 
 def value_of(atom: Atom) -> Any:

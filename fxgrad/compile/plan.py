@@ -1,0 +1,187 @@
+"""Where the values of a compiled program lie: liveness, reuse in place, offsets in one arena.
+
+A value that a step writes lives from that step to the last one that reads it. Values that are never alive together share memory,
+and a map kernel may write its result over an operand that nobody needs after it, when it visits both element by element in the
+same order: each vector is read before it is written, in whatever chunks and on whatever threads the kernel runs. Such values form
+a chain that lies in one place: in a result if its last member is one, in a donated argument if its first is one, or in the arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fxgrad.compile.kernelize import Launch
+from fxgrad.ir.types import Var
+
+if TYPE_CHECKING:
+    from fxgrad.compile.lower import Step
+
+__all__ = ["Memory", "Place", "plan_memory"]
+
+ALIGNMENT = 64
+_HEADER, _NDIM = 6, 3  # of the plan of a map kernel: words before the sizes, and which of them is their number
+
+
+class Place(NamedTuple):
+    """`space` is argument, result or arena; `number` tells which argument or result; `offset` is in bytes."""
+
+    space: str
+    number: int
+    offset: int = 0
+
+
+class Memory(NamedTuple):
+    """Where every value lies that kernels touch, but those that library calls made; the arena's size; results in arguments.
+
+    `lives` has the first and the last step of each value in the arena.
+    """
+
+    places: dict[Var, Place]
+    arena: int
+    donated: dict[int, int]  # result -> the argument whose memory it takes
+    lives: dict[Var, tuple[int, int]]
+
+
+class _Chain:
+    """Values one after the other in the same memory."""
+
+    def __init__(self, v: Var, birth: int, death: int):
+        self.values, self.birth, self.death = [v], birth, death
+
+    @property
+    def size(self) -> int:
+        return self.values[0].aval.nbytes
+
+
+def plan_memory(
+    steps: Sequence[Step],
+    inputs: Sequence[Var],
+    results: Mapping[Var, int],
+    kept: Iterable[Var] = (),
+    donated: Iterable[int] = (),
+    reuse: bool = True,
+) -> Memory:
+    """Places for the values of a program.
+
+    Args:
+        steps: in the order in which they run.
+        inputs: the arguments.
+        results: the values that are results, and which.
+        kept: other values that must last to the end.
+        donated: numbers of arguments whose memory may be reused.
+        reuse: False gives every value memory of its own (for tests).
+    Returns:
+        The places.
+    """
+    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in s.writes}
+    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.reads)} | dict.fromkeys(results, len(steps))
+    death |= dict.fromkeys(kept, len(steps))
+    shared = {v for s in steps if s.kind == "host" for v in s.reads}  # what a library call answers may be a view of them
+    shared |= {*kept, *results}
+    given = {inputs[i]: i for i in donated if inputs[i] not in shared}
+    chains = {v: _Chain(v, b, death[v]) for v, b in birth.items()}
+    chains |= {v: _Chain(v, -1, death.get(v, -1)) for v in given}
+    if reuse:
+        for i, step in enumerate(steps):
+            for launch in step.launches:
+                _join(i, step, launch, chains, death)
+    return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse)
+
+
+# ---- in place --------------------------------------------------------------------------------------------------------------
+
+
+def _join(i: int, step: Step, launch: Launch, chains: dict[Var, _Chain], death: Mapping[Var, int]) -> None:
+    """Let each result of a map kernel take the place of an operand that dies in this step, where that is possible."""
+    if getattr(launch.kernel, "form", None) != "map":
+        return
+    others = [v for other in step.launches if other is not launch for v in other.reads]
+    for w in launch.writes:
+        for v in dict.fromkeys(launch.reads):
+            old = chains.get(v)
+            if old is None or death[v] != i or v in others or old.values[-1] is not v:
+                continue
+            if old is not chains[w] and _same_walk(launch, v, w):
+                old.values += chains[w].values
+                old.death = chains[w].death
+                chains[w] = old
+                break
+
+
+def _same_walk(launch: Launch, v: Var, w: Var) -> bool:
+    """Whether a map kernel, whenever it reads v, reads it where it writes w."""
+    if v.aval.nbytes != w.aval.nbytes or v.aval.dtype.itemsize != w.aval.dtype.itemsize:
+        return False
+    operands = [*launch.reads, *launch.writes]
+    ndim = int(launch.plan[_NDIM])
+    start, width = _HEADER + ndim, ndim + 3
+    records = launch.plan[start : start + width * len(operands)].reshape(-1, width)
+    written = records[len(launch.reads) + launch.writes.index(w)]
+    return all(bool(np.array_equal(r, written)) for x, r in zip(launch.reads, records, strict=False) if x is v)
+
+
+# ---- places ----------------------------------------------------------------------------------------------------------------
+
+
+def _settle(
+    chains: list[_Chain], inputs: Sequence[Var], results: Mapping[Var, int], given: Mapping[Var, int], reuse: bool
+) -> Memory:
+    places = {v: Place("argument", i) for i, v in enumerate(inputs)}
+    donated: dict[int, int] = {}
+    free = {given[c.values[0]]: c for c in chains if c.values[0] in given and len(c.values) == 1}
+    inside: list[_Chain] = []
+    for c in chains:
+        first, last = c.values[0], c.values[-1]
+        if first in given:
+            place = Place("argument", given[first])
+        elif last in results:
+            place = (_in_argument(c, free) if reuse else None) or Place("result", results[last])
+        else:
+            inside.append(c)
+            continue
+        if place.space == "argument" and last in results:
+            donated[results[last]] = place.number
+        places |= dict.fromkeys(c.values, place)
+    offsets, size = _offsets(inside, reuse)
+    for c, offset in zip(inside, offsets, strict=True):
+        places |= dict.fromkeys(c.values, Place("arena", 0, offset))
+    return Memory(places, size, donated, {v: (c.birth, c.death) for c in inside for v in c.values})
+
+
+def _in_argument(c: _Chain, free: dict[int, _Chain]) -> Place | None:
+    """A donated argument of the size of a result, no longer needed when the result is begun."""
+    for index, old in free.items():
+        v = old.values[0]
+        if old.size == c.size and v.aval.dtype == c.values[-1].aval.dtype and old.death < c.birth:
+            del free[index]
+            return Place("argument", index)
+    return None
+
+
+def _offsets(chains: Sequence[_Chain], reuse: bool) -> tuple[list[int], int]:
+    """Offsets in the arena, and its size: the largest first, each in the smallest gap that is free while it lives."""
+    count = len(chains)
+    sizes = [max(ALIGNMENT, -(-c.size // ALIGNMENT) * ALIGNMENT) for c in chains]
+    births, deaths = np.array([c.birth for c in chains]), np.array([c.death for c in chains])
+    offsets, ends = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+    for i in sorted(range(count), key=lambda i: (-sizes[i], chains[i].birth)):
+        together = offsets >= 0
+        if reuse:
+            together &= (births <= deaths[i]) & (births[i] <= deaths)
+        taken = sorted(zip(offsets[together].tolist(), ends[together].tolist(), strict=True))
+        offsets[i] = _gap(taken, sizes[i])
+        ends[i] = offsets[i] + sizes[i]
+    return offsets.tolist(), int(ends.max(initial=0))
+
+
+def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    best: tuple[int, int] | None = None
+    end = 0
+    for start, stop in taken:
+        if start - end >= size and (best is None or start - end < best[0]):
+            best = start - end, end
+        end = max(end, stop)
+    return end if best is None else best[1]

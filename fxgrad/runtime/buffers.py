@@ -1,0 +1,136 @@
+"""Memory for large results and work space: taken back when the last view of it is dropped, and handed out again.
+
+Fresh pages from the system cost more than the kernel that fills them. An array from here has a `Block` as its base; when the
+last array over the block has gone, its memory goes back to the idle ones. Idle memory is bounded.
+
+No locks: everything that changes is one operation on a list or dict, so a finalizer that runs in the middle of another call
+(garbage collection, other threads) finds it whole. The worst a race can do is to give memory back to the system.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["POOLED", "Block", "allocator", "forget_buffers", "idle_bytes", "set_idle_limit"]
+
+POOLED = 1 << 18  # bytes; below it NumPy's own allocation is cheaper
+ALIGNMENT = 64
+
+_Memory = tuple[int, np.ndarray]  # where it begins, and what owns it
+
+_idle: dict[int, list[_Memory]] = {}  # by size; sizes used last stand last
+_total = 0  # bytes of all of them
+_limit: int | None = None
+
+
+@functools.cache
+def _default_limit() -> int:
+    """An eighth of the machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    except (ValueError, OSError, AttributeError):
+        return 1 << 30
+
+
+def set_idle_limit(size: int | None) -> None:
+    """How many bytes may lie idle; None: an eighth of the machine's memory."""
+    global _limit
+    _limit = size
+    _trim()
+
+
+def idle_bytes() -> int:
+    """Bytes that wait for the next large result."""
+    return sum([size * len(waiting) for size, waiting in list(_idle.items())])
+
+
+def forget_buffers() -> None:
+    """Give idle memory back to the system."""
+    global _total
+    _idle.clear()
+    _total = 0
+
+
+def _trim() -> None:
+    """Drop what was not used for longest until the rest fits below the limit."""
+    global _total
+    limit = _default_limit() if _limit is None else _limit
+    _total = idle_bytes()
+    while _total > limit and _idle:
+        for size in list(_idle)[:1]:
+            waiting = _idle.get(size)
+            if waiting:
+                del waiting[:1]
+            if not waiting:
+                _idle.pop(size, None)
+        _total = idle_bytes()
+
+
+def _size_class(nbytes: int) -> int:
+    """Sizes in steps of an eighth of a power of two: at most a seventh is wasted, and near sizes share memory."""
+    step = max(4096, 1 << max(nbytes.bit_length() - 4, 0))
+    return -(-nbytes // step) * step
+
+
+class Block:
+    """Base of the arrays from the pool: owner of the memory of one array and its views."""
+
+    __slots__ = ()
+    size: int
+    memory: _Memory
+
+    def __del__(self) -> None:
+        global _total
+        size = self.size
+        waiting = _idle.get(size)
+        if waiting is None:
+            waiting = _idle.setdefault(size, [])
+        waiting.append(self.memory)
+        _total += size
+        if _total > (_default_limit() if _limit is None else _limit):
+            _trim()
+
+
+@functools.cache
+def _block_class(size: int) -> Any:
+    """Blocks of one size: ctypes arrays, which NumPy takes as memory faster than anything else."""
+    import ctypes
+
+    return type("Block", (Block, ctypes.c_char * size), {"__slots__": ("memory",), "size": size})
+
+
+def _take(size: int) -> _Memory:
+    global _total
+    waiting = _idle.pop(size, None)
+    if waiting:
+        _idle[size] = waiting  # the size used last
+        try:
+            memory = waiting.pop()
+        except IndexError:  # another thread was faster
+            pass
+        else:
+            _total -= size
+            return memory
+    owner = np.empty(size + ALIGNMENT, np.uint8)
+    start = owner.ctypes.data
+    return start + -start % ALIGNMENT, owner
+
+
+def allocator(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[], np.ndarray]:
+    """A function that makes uninitialised C-contiguous arrays of a native dtype, in memory that was used before."""
+    size = _size_class(math.prod(shape) * dtype.itemsize)
+    at, array = _block_class(size).from_address, np.ndarray
+
+    def allocate() -> np.ndarray:
+        memory = _take(size)
+        block = at(memory[0])
+        block.memory = memory
+        return array(shape, dtype, block)
+
+    return allocate

@@ -1,0 +1,526 @@
+"""The executor: one native routine that runs a table of steps, and the team of threads that helps it.
+
+numba compiles this file once for a machine (`launch.py` asks for it, `compile/native.py` keeps the code); it works on addresses
+and 64-bit words. `table.py` writes the tables and says what their fields mean, `team.py` starts the threads.
+
+**A run.** `run` compares the arguments with what the program expects, then follows the steps. It keeps the GIL when there is
+little to do. It answers 0; or UNFIT, nothing done; or START, nothing done, the team's threads are wanted first; or a
+negative status that a step has set; or, after SLICE nanoseconds, the place where it stopped, to be called with again: in between
+Python handles signals, and if that raises, the call ends there.
+
+**The team.** A step is cut into chunks of whole grains. Workers and caller draw them from one word, TICKET, which holds
+(generation, number of chunks, next chunk): adding 1 draws a chunk and tells, in one atomic operation, which job it belongs to and
+whether it exists. A job's fields stay as they are until all its chunks are done, so a worker that comes late reads either the
+fields of a chunk it owns or nothing. Workers spin briefly for the next job, then sleep.
+"""
+
+from __future__ import annotations
+
+from numba import cfunc, njit, types
+
+from fxgrad.runtime.intrinsics import (
+    add,
+    byte,
+    call_kernel,
+    exchange,
+    external,
+    field,
+    half,
+    load,
+    pause,
+    procedure,
+    routine,
+    stack,
+    store,
+    swap_if_zero,
+    word,
+    write,
+)
+from fxgrad.runtime.table import (
+    BLOCK,
+    CLOCK,
+    COUNT,
+    COUNTER,
+    DONE,
+    EXPECTED,
+    EXTENT,
+    FINISHED,
+    FIRST_POINTER,
+    FIRST_STATUS,
+    FLAGS,
+    GRAIN,
+    HEADER_WORDS,
+    INCREASE,
+    JOB_CHUNK,
+    JOB_END,
+    JOB_POINTERS,
+    JOB_START,
+    JOB_STEP,
+    JUMP,
+    KERNEL,
+    LAUNCH_WORDS,
+    LAUNCHES,
+    LENGTH,
+    MUTEX,
+    NONE,
+    OFFSET,
+    OPERAND_WORDS,
+    OPERANDS,
+    OWNER,
+    PARALLEL,
+    PIPELINE,
+    PLAN,
+    POINTERS,
+    POSITION_BITS,
+    RELEASE,
+    ROWS,
+    SCALE,
+    SCRATCH,
+    SET,
+    SETTINGS,
+    SLEEPERS,
+    SLICE,
+    SLOT,
+    SPIN,
+    START,
+    STATUS,
+    STEP_OPERANDS,
+    STEP_WORDS,
+    STEPS,
+    STOP,
+    STRIDE,
+    TARGET,
+    TEAM,
+    TEAM_SETTINGS,
+    THREADS,
+    UNFIT,
+    UNIT,
+    UNITS,
+    UNLESS,
+    UNLESS_BELOW,
+    VALUE,
+    WAITING,
+    WORK,
+)  # fmt: skip
+
+EXPORTS = ("work", "call", "launch_checked", "control_team", "fill_kernel", "copy_kernel")
+N, I = types.intp, types.int32
+
+save_thread = external("PyEval_SaveThread", (), N)
+increase_references = external("Py_IncRef", (N,))
+restore_thread = external("PyEval_RestoreThread", (N,))
+to_python = external("PyLong_FromLongLong", (types.int64,), N)
+from_python = external("PyLong_AsLongLong", (N,), types.int64)
+lock, unlock = external("pthread_mutex_lock", (N,), I), external("pthread_mutex_unlock", (N,), I)
+wait_for, signal_one = external("pthread_cond_wait", (N, N), I), external("pthread_cond_signal", (N,), I)
+signal_all = external("pthread_cond_broadcast", (N,), I)
+make_mutex, make_condition = external("pthread_mutex_init", (N, N), I), external("pthread_cond_init", (N, N), I)
+clock_gettime = external("clock_gettime", (I, N), I)
+copy_bytes = external("memcpy", (N, N, N), N)
+
+CHUNK_BITS = 20
+MASK, GENERATIONS = (1 << CHUNK_BITS) - 1, (1 << 23) - 1
+CHUNKS_A_THREAD, CHUNKS_ALONE = 4, 64
+
+HEAD = 16  # a Python object begins with its reference count and its type
+DATA, RANK, SHAPE, DTYPE, ARRAY_FLAGS = HEAD, HEAD + 8, HEAD + 16, HEAD + 40, HEAD + 48
+USABLE = 0x0001 | 0x0100  # C-contiguous, aligned
+TUPLE_SIZE, TUPLE_ITEMS = 16, 24
+
+
+@routine
+def nanoseconds(settings, scratch):
+    clock_gettime(field(settings, CLOCK), scratch)
+    return word(scratch) * 1_000_000_000 + word(scratch + 8)
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------------
+
+
+@routine
+def unfit(items, expected):
+    """Whether an object is not what is expected: an ndarray itself, of this dtype object and shape, usable in place."""
+    count, kind = field(expected, 0), field(expected, 1)
+    for i in range(count):
+        record, array = expected + 8 * field(expected, 2 + i), field(items, i)
+        rank = field(record, 1)
+        good = word(array + 8) == kind
+        if good:
+            good = word(array + DTYPE) == word(record) and half(array + RANK) == rank
+            good = good and half(array + ARRAY_FLAGS) & USABLE == USABLE
+        if good:
+            shape = word(array + SHAPE)
+            for d in range(rank):
+                good = good and field(shape, d) == field(record, 2 + d)
+        if not good:
+            return 1
+    return 0
+
+
+@procedure
+def collect(items, count, slots):
+    """The arrays' data pointers."""
+    for i in range(count):
+        write(slots + 8 * i, word(field(items, i) + DATA))
+
+
+# ---- one chunk of a step ---------------------------------------------------------------------------------------------------
+
+
+@routine
+def row_of(step, unit):
+    """The row with which a unit of a pipeline begins."""
+    units = field(step, UNITS)
+    if units == 0:
+        return unit
+    rows = field(step, ROWS)
+    return unit // units * rows + min(unit % units * field(step, UNIT), rows)
+
+
+@procedure
+def run_rows(step, pointers, lo, hi):
+    """All the launches of a pipeline on the same rows, which stay in cache from one to the next."""
+    launch = step + 8 * field(step, LAUNCHES)
+    for _ in range(field(step, LENGTH)):
+        scale = field(launch, SCALE)
+        first, last = lo, hi
+        if scale != 0:
+            first, last = row_of(step, lo) * scale, row_of(step, hi) * scale
+        call_kernel(field(launch, KERNEL), pointers + 8 * field(launch, FIRST_POINTER), field(launch, PLAN), first, last)
+        launch += 8 * LAUNCH_WORDS
+
+
+@procedure
+def run_chunk(step, pointers, lo, hi):
+    block = field(step, BLOCK)
+    if block == 0:
+        run_rows(step, pointers, lo, hi)
+        return
+    while lo < hi:
+        end = min(lo + block, hi)
+        run_rows(step, pointers, lo, end)
+        lo = end
+
+
+# ---- the team --------------------------------------------------------------------------------------------------------------
+
+
+@routine
+def draw(team):
+    """Run one chunk of the current job, if there is one left; its ticket."""
+    ticket = add(team, 1)
+    i, total = ticket & MASK, ticket >> CHUNK_BITS & MASK
+    if i < total:
+        lo = field(team, JOB_START) + i * field(team, JOB_CHUNK)
+        hi = min(lo + field(team, JOB_CHUNK), field(team, JOB_END))
+        run_chunk(field(team, JOB_STEP), field(team, JOB_POINTERS), lo, hi)
+        add(team + 8 * DONE, 1)
+        if load(team + 8 * WAITING) != 0:
+            lock(team + 8 * MUTEX)
+            signal_all(team + 8 * FINISHED)
+            unlock(team + 8 * MUTEX)
+    return ticket
+
+
+@routine
+def spin_while(address, value, nanos, settings):
+    """Wait, so long at most, until a word is no more `value`; the word."""
+    scratch = stack(2)
+    start = 0
+    while True:
+        for _ in range(32):
+            found = load(address)
+            if found != value:
+                return found
+            pause()
+        now = nanoseconds(settings, scratch)
+        start = now if start == 0 else start
+        if now - start >= nanos:
+            return load(address)
+
+
+@procedure
+def sleep(team, finished):
+    """Until there is another job. The caller looks at SLEEPERS after it has written TICKET, so one of the two sees the other."""
+    lock(team + 8 * MUTEX)
+    add(team + 8 * SLEEPERS, 1)
+    while load(team) >> CHUNK_BITS == finished and load(team + 8 * STOP) == 0:
+        wait_for(team + 8 * WORK, team + 8 * MUTEX)
+    add(team + 8 * SLEEPERS, -1)
+    unlock(team + 8 * MUTEX)
+
+
+@njit(types.void(N), nogil=True, error_model="numpy")
+def work(team):
+    """What a thread of the team does until it is told to stop."""
+    settings = field(team, TEAM_SETTINGS)
+    finished = 0  # the ticket word's upper part, of the job that has no chunks left
+    while load(team + 8 * STOP) == 0:
+        ticket = load(team)
+        if ticket >> CHUNK_BITS == finished:
+            ticket = spin_while(team, ticket, field(settings, SPIN), settings)
+        if ticket >> CHUNK_BITS == finished:
+            sleep(team, finished)
+            continue
+        ticket = draw(team)
+        if ticket & MASK >= ticket >> CHUNK_BITS & MASK:
+            finished = ticket >> CHUNK_BITS
+
+
+@procedure
+def wake(team, wanted):
+    if load(team + 8 * SLEEPERS) > 0:
+        lock(team + 8 * MUTEX)
+        for _ in range(min(wanted, load(team + 8 * SLEEPERS))):
+            signal_one(team + 8 * WORK)
+        unlock(team + 8 * MUTEX)
+
+
+@procedure
+def wait_until_done(team, chunks):
+    """The last chunks are with the workers."""
+    settings = field(team, TEAM_SETTINGS)
+    done = load(team + 8 * DONE)
+    while done < chunks:
+        later = spin_while(team + 8 * DONE, done, field(settings, SPIN), settings)
+        if later == done:
+            lock(team + 8 * MUTEX)
+            store(team + 8 * WAITING, 1)
+            while load(team + 8 * DONE) < chunks:
+                wait_for(team + 8 * FINISHED, team + 8 * MUTEX)
+            store(team + 8 * WAITING, 0)
+            unlock(team + 8 * MUTEX)
+            return
+        done = later
+
+
+@routine
+def run_together(team, step, pointers, start, deadline):
+    """A step by all threads, from unit `start` on; the unit up to which it is done, less than all if time ran out."""
+    settings = field(team, TEAM_SETTINGS)
+    extent, grain, clock = field(step, EXTENT), field(step, GRAIN), stack(2)
+    parts = CHUNKS_A_THREAD * field(settings, THREADS)
+    chunk = max((extent + parts - 1) // parts + grain - 1, grain) // grain * grain
+    total = (extent - start + chunk - 1) // chunk
+    write(team + 8 * JOB_STEP, step)
+    write(team + 8 * JOB_POINTERS, pointers)
+    write(team + 8 * JOB_START, start)
+    write(team + 8 * JOB_CHUNK, chunk)
+    write(team + 8 * JOB_END, extent)
+    store(team + 8 * DONE, 0)
+    generation = (load(team) >> 2 * CHUNK_BITS) + 1 & GENERATIONS
+    exchange(team, generation << 2 * CHUNK_BITS | total << CHUNK_BITS)
+    wake(team, min(total, field(settings, THREADS)) - 1)
+    while True:
+        ticket = draw(team)
+        if ticket & MASK >= total:
+            break
+        if deadline != 0 and nanoseconds(settings, clock) > deadline:
+            total = min(total, add(team, total) & MASK)  # nobody draws the rest
+            break
+    wait_until_done(team, total)
+    return min(start + total * chunk, extent)
+
+
+@routine
+def run_alone(settings, step, pointers, start, deadline):
+    """A step by this thread, like `run_together`."""
+    extent, grain, clock = field(step, EXTENT), field(step, GRAIN), stack(2)
+    if grain == 0 or deadline == 0 or extent - start < 2 * grain:
+        run_chunk(step, pointers, start, extent)
+        return extent
+    chunk = max((extent + CHUNKS_ALONE - 1) // CHUNKS_ALONE + grain - 1, grain) // grain * grain
+    while start < extent:
+        end = min(start + chunk, extent)
+        run_chunk(step, pointers, start, end)
+        start = end
+        if nanoseconds(settings, clock) > deadline:
+            break
+    return start
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------------
+
+
+@routine
+def address(operand, slots, last, program):
+    """Where an operand lies: [slot (-1: no slot, the offset is an address), offset, counter (-1: none), stride].
+
+    A counter is a word at this offset in the last slot; it moves the operand by `stride` a turn of its loop.
+    """
+    slot, place = field(operand, SLOT), field(operand, OFFSET)
+    if slot >= 0:
+        place += field(slots, slot)
+    counter = field(operand, COUNTER)
+    if counter >= 0:
+        place += word(field(slots, last) + counter) * field(operand, STRIDE)
+    return place
+
+
+@routine
+def jump(step, place, program, at, following):
+    """Which step follows a step of control, whose operand lies at `place`."""
+    kind = word(step)
+    target, value = field(step, TARGET), field(step, VALUE)
+    if kind == SET:
+        write(place, value)
+    elif kind == INCREASE:
+        write(place, word(place) + value)
+    elif kind == JUMP:
+        return target
+    elif kind == UNLESS_BELOW:
+        return following if word(place) < value else target
+    elif kind == UNLESS:
+        return following if byte(place) != 0 else target
+    else:  # SWITCH: `value` targets from word `target` of the program on
+        return field(program, target + min(max(word(place), 0), value - 1))
+    return following
+
+
+@routine
+def follow(program, slots, team, token, deadline):
+    """The steps from a token on; 0, the status a step has set, negative, or the token of where time ran out."""
+    settings, scratch = field(program, SETTINGS), stack(field(program, SCRATCH) + 2)
+    at, position = token >> POSITION_BITS, token & (1 << POSITION_BITS) - 1
+    count, last, steps = field(program, COUNT), field(program, OPERANDS) - 1, program + 8 * field(program, STEPS)
+    status = field(program, STATUS)
+    if status >= 0:
+        status += field(slots, last)
+        if token == 0:
+            write(status, 0)
+    pointers = scratch + 16
+    while at < count:
+        step = steps + 8 * STEP_WORDS * at
+        operands = program + 8 * field(step, STEP_OPERANDS)
+        for i in range(field(step, POINTERS)):
+            write(pointers + 8 * i, address(operands + 8 * OPERAND_WORDS * i, slots, last, program))
+        if word(step) != PIPELINE:
+            at = jump(step, word(pointers), program, at, at + 1)
+        else:
+            extent, grain = field(step, EXTENT), field(step, GRAIN)
+            if team != 0 and grain > 0 and extent - position >= 2 * grain:
+                position = run_together(team, step, pointers, position, deadline)
+            else:
+                position = run_alone(settings, step, pointers, position, deadline)
+            if status >= 0 and word(status) != 0:
+                return -abs(word(status)) - FIRST_STATUS
+            if position < extent:
+                return at << POSITION_BITS | position
+            at, position = at + 1, 0
+        if deadline != 0 and at < count and nanoseconds(settings, scratch) > deadline:
+            return at << POSITION_BITS
+    return 0
+
+
+@routine
+def run(program, items, token):
+    """See the module. `items` is the address of the operands' objects: arguments, results, work space."""
+    settings, count, flags = field(program, SETTINGS), field(program, OPERANDS), field(program, FLAGS)
+    if token == 0 and unfit(items, program + 8 * field(program, EXPECTED)) != 0:
+        return UNFIT
+    slots = stack(count + 1)
+    collect(items, count, slots)
+    if flags & RELEASE == 0:
+        return follow(program, slots, 0, token, 0)
+    team = 0
+    if flags & PARALLEL != 0 and field(settings, THREADS) > 1:
+        team = field(settings, TEAM)
+        if team == 0:
+            return START
+        if swap_if_zero(team + 8 * OWNER, 1) == 0:
+            team = 0  # it works for another call
+    state = save_thread()
+    result = follow(program, slots, team, token, nanoseconds(settings, slots + 8 * count) + field(settings, SLICE))
+    if team != 0:
+        store(team + 8 * OWNER, 0)
+    restore_thread(state)
+    return result
+
+
+@cfunc(N(N, N, N))
+def call(self, items, count):
+    """`run` as a builtin method of the program, called with the operands, and the token if it goes on: None when all is done."""
+    program = word(self + DATA)
+    settings, wanted, token, result = field(program, SETTINGS), field(program, OPERANDS), 0, UNFIT
+    if count == wanted + 1:
+        token = from_python(field(items, wanted))
+    if count >= wanted:
+        result = run(program, items, token)
+    if result != 0:
+        return to_python(result)
+    increase_references(field(settings, NONE))
+    return field(settings, NONE)
+
+
+@njit(N(N, N, N, N, N), error_model="numpy")
+def launch_checked(settings, kernel, plan, operands, expected):
+    """Run a kernel on a tuple of arrays, as a program of one step.
+
+    The leading arrays are compared with what is expected; 0, UNFIT or START (nothing is done).
+    """
+    count = word(operands + TUPLE_SIZE)
+    size = HEADER_WORDS + STEP_WORDS + LAUNCH_WORDS
+    program = stack(size + OPERAND_WORDS * count)
+    for i in range(size):
+        write(program + 8 * i, 0)
+    step, launch = program + 8 * HEADER_WORDS, program + 8 * (HEADER_WORDS + STEP_WORDS)
+    extent, grain = word(plan), field(plan, 1)
+    write(program + 8 * EXPECTED, (expected - program) // 8)
+    write(program + 8 * OPERANDS, count)
+    write(program + 8 * FLAGS, 0 if grain == 0 or extent < 2 * grain else RELEASE | PARALLEL)
+    write(program + 8 * STEPS, HEADER_WORDS)
+    write(program + 8 * COUNT, 1)
+    write(program + 8 * SCRATCH, count)
+    write(program + 8 * STATUS, -1)
+    write(program + 8 * SETTINGS, settings)
+    write(step + 8 * EXTENT, extent)
+    write(step + 8 * GRAIN, grain)
+    write(step + 8 * LAUNCHES, STEP_WORDS)
+    write(step + 8 * LENGTH, 1)
+    write(step + 8 * STEP_OPERANDS, size)
+    write(step + 8 * POINTERS, count)
+    write(launch + 8 * KERNEL, kernel)
+    write(launch + 8 * PLAN, plan)
+    for i in range(count):
+        operand = program + 8 * (size + OPERAND_WORDS * i)
+        write(operand + 8 * SLOT, i)
+        write(operand + 8 * OFFSET, 0)
+        write(operand + 8 * COUNTER, -1)
+    token = run(program, operands + TUPLE_ITEMS, 0)
+    while token > 0:
+        token = run(program, operands + TUPLE_ITEMS, token)
+    return token
+
+
+@njit(types.void(N, N), nogil=True, error_model="numpy")
+def control_team(team, stop):
+    """Prepare a new team, or tell its workers to stop."""
+    if stop == 0:
+        make_mutex(team + 8 * MUTEX, 0)
+        make_condition(team + 8 * WORK, 0)
+        make_condition(team + 8 * FINISHED, 0)
+    else:
+        lock(team + 8 * MUTEX)
+        store(team + 8 * STOP, 1)
+        signal_all(team + 8 * WORK)
+        unlock(team + 8 * MUTEX)
+
+
+# ---- two kernels that every program may use ----------------------------------------------------------------------------------
+
+
+@cfunc(types.void(N, N, N, N))
+def fill_kernel(pointers, plan, lo, hi):
+    """Words lo to hi of memory become the plan's third; the last, if the plan's fourth is not 0, only so many bytes of it."""
+    start, pattern, rest = word(pointers), field(plan, 2), field(plan, 3)
+    whole = hi - 1 if rest != 0 and hi == word(plan) else hi
+    for i in range(lo, whole):
+        write(start + 8 * i, pattern)
+    if whole < hi:
+        copy_bytes(start + 8 * whole, plan + 16, rest)
+
+
+@cfunc(types.void(N, N, N, N))
+def copy_kernel(pointers, plan, lo, hi):
+    """Bytes lo to hi from the first operand to the second, which lie apart."""
+    copy_bytes(field(pointers, 1) + lo, word(pointers) + lo, hi - lo)

@@ -1,0 +1,120 @@
+"""What the executor needs of the machine and C: words in memory, atomics, calls through addresses. All addresses are integers.
+
+These are numba intrinsics, one LLVM instruction or two each; only `executor.py` and `launch.py` use them.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.compiler import Flags
+from numba.extending import intrinsic
+
+from fxgrad.kernels.loops import I8, I32, I64, KERNEL_TYPE, PTR
+
+__all__ = [
+    "add", "byte", "call_kernel", "exchange", "external", "field", "half", "load", "pause", "procedure", "routine",
+    "stack", "store", "swap_if_zero", "word", "write",
+]  # fmt: skip
+
+N = types.intp
+
+
+def _of_integers(arity: int, result: Any, codegen: Callable[..., Any]) -> Any:
+    """A numba intrinsic of `arity` integers."""
+    names = ", ".join(f"a{i}" for i in range(arity))
+    scope: dict[str, Any] = {"N": N, "result": result, "codegen": codegen}
+    exec(f"def f(typing_context{', ' if arity else ''}{names}):\n    return result({', '.join(['N'] * arity)}), codegen", scope)
+    return intrinsic(scope["f"])
+
+
+def _intrinsic(arity: int, emit: Callable[..., Any], result: Any = N) -> Any:
+    """An intrinsic of `arity` integers; `emit(b, *args)` gives its value."""
+
+    def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        value = emit(b, *args)
+        return context.get_dummy_value() if result is types.void else value
+
+    return _of_integers(arity, result, codegen)
+
+
+def routine(f: Callable[..., Any], result: Any = N) -> Any:
+    """A function of integers that answers one, compiled once and only as part of those that call it."""
+    flags: Any = Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+
+    def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        compiled = context.compile_subroutine(b, f, signature, flags=flags)
+        return context.call_internal(b, compiled.fndesc, signature, args)
+
+    return _of_integers(f.__code__.co_argcount, result, codegen)
+
+
+def procedure(f: Callable[..., None]) -> Any:
+    """A routine that answers nothing."""
+    return routine(f, types.void)
+
+
+def _at(b: Any, address: Any) -> Any:
+    return b.inttoptr(address, PTR)
+
+
+def _typed(b: Any, address: Any) -> Any:
+    return b.inttoptr(address, I64.as_pointer())
+
+
+def _narrow(t: Any) -> Callable[[Any, Any], Any]:
+    return lambda b, address: b.sext(b.load(_at(b, address), typ=t), I64)
+
+
+def _stack(b: Any, words: Any) -> Any:
+    room = b.alloca(I64, size=words)
+    room.align = 64
+    return b.ptrtoint(room, I64)
+
+
+def _call_kernel(b: Any, kernel: Any, pointers: Any, plan: Any, lo: Any, hi: Any) -> Any:
+    fn = b.inttoptr(kernel, KERNEL_TYPE.as_pointer())
+    return b.call(fn, [_at(b, pointers), _at(b, plan), lo, hi])
+
+
+def _pause(b: Any) -> Any:
+    """Tells the CPU that this loop waits for another core."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64", "i686"):
+        return b.call(b.module.declare_intrinsic("llvm.x86.sse2.pause", (), ir.FunctionType(ir.VoidType(), [])), [])
+    if machine in ("aarch64", "arm64"):
+        hint = b.module.declare_intrinsic("llvm.aarch64.hint", (), ir.FunctionType(ir.VoidType(), [I32]))
+        return b.call(hint, [ir.Constant(I32, 1)])
+    return None
+
+
+def _swap_if_zero(b: Any, address: Any, value: Any) -> Any:
+    """Whether the word was 0 and is `value` now."""
+    found = b.cmpxchg(_typed(b, address), ir.Constant(I64, 0), value, "seq_cst", "seq_cst")
+    return b.zext(b.extract_value(found, 1), I64)
+
+
+word = _intrinsic(1, lambda b, address: b.load(_at(b, address), typ=I64))
+field = _intrinsic(2, lambda b, address, i: b.load(b.gep(_at(b, address), [i], source_etype=I64), typ=I64))  # the i-th word
+half = _intrinsic(1, _narrow(I32))  # 32 bits, signed
+byte = _intrinsic(1, _narrow(I8))
+write = _intrinsic(2, lambda b, address, value: b.store(value, _typed(b, address)), types.void)
+load = _intrinsic(1, lambda b, address: b.load_atomic(_typed(b, address), "seq_cst", 8))
+store = _intrinsic(2, lambda b, address, value: b.store_atomic(value, _typed(b, address), "seq_cst", 8), types.void)
+add = _intrinsic(2, lambda b, address, value: b.atomic_rmw("add", _typed(b, address), value, "seq_cst"))  # the word before
+exchange = _intrinsic(2, lambda b, address, value: b.atomic_rmw("xchg", _typed(b, address), value, "seq_cst"))
+swap_if_zero = _intrinsic(2, _swap_if_zero)
+stack = _intrinsic(1, _stack)  # words that live until the calling function returns
+pause = _intrinsic(0, _pause, types.void)
+call_kernel = _intrinsic(5, _call_kernel, types.void)
+
+
+def external(name: str, arguments: Sequence[Any] = (), result: Any = types.void) -> Any:
+    """A C function of this process."""
+    return types.ExternalFunction(name, result(*arguments))

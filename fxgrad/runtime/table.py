@@ -1,0 +1,215 @@
+"""Tables of steps for the executor: what their words mean, and how they are written.
+
+A program is one int64 array, of which nothing points outside but the addresses of kernels and of constants:
+
+    header | steps | launches | operands | targets of switches | what arguments are expected | plans
+
+The steps:
+
+    pipeline      kernels run one after the other on the same rows, cut into chunks by rows
+    set, increase a word becomes, or grows by, a value
+    jump          go to a step
+    unless_below  go to a step unless a word is below a value (a counted loop)
+    unless        go to a step unless a byte is true (a loop while something holds)
+    switch        go to the step that a word selects (clamped)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from fxgrad.ir.types import Aval
+
+__all__ = ["Operand", "Run", "Table", "expected_words"]
+
+# ---- words: of the settings, of a team, of a program's header, of a step -----------------------------------------------------
+
+TEAM, THREADS, SPIN, SLICE, CLOCK, NONE = range(6)
+
+TICKET, DONE, OWNER, SLEEPERS, WAITING, STOP = 0, 8, 16, 24, 32, 33  # the busy ones on cache lines of their own
+JOB_STEP, JOB_POINTERS, JOB_START, JOB_CHUNK, JOB_END, TEAM_SETTINGS = range(40, 46)
+MUTEX, WORK, FINISHED, TEAM_WORDS = 48, 64, 80, 96
+
+EXPECTED, OPERANDS, FLAGS, STEPS, COUNT, SCRATCH, STATUS, SETTINGS, HEADER_WORDS = range(9)
+RELEASE, PARALLEL = 1, 2  # flags: worth giving up the GIL; worth several threads
+
+KIND, EXTENT, GRAIN, BLOCK, LAUNCHES, LENGTH, UNITS, UNIT, ROWS, STEP_OPERANDS, POINTERS, STEP_WORDS = range(12)
+TARGET, VALUE = 1, 2  # of steps of control, in place of extent and grain
+PIPELINE, SET, INCREASE, JUMP, UNLESS_BELOW, UNLESS, SWITCH = range(7)
+KERNEL, PLAN, SCALE, FIRST_POINTER, LAUNCH_WORDS = range(5)
+SLOT, OFFSET, COUNTER, STRIDE, OPERAND_WORDS = range(5)
+
+# ---- what a run answers ------------------------------------------------------------------------------------------------------
+
+UNFIT, START, FIRST_STATUS = -1, -2, 2  # a status s that a step has set is answered as -(s + FIRST_STATUS)
+POSITION_BITS = 43  # of a token: (step, unit in the step)
+
+
+_MANY_STEPS = 64  # small ones take so long together that other threads should have the GIL
+
+
+class Operand(NamedTuple):
+    """Where data lies: `offset` bytes into a slot, an array given to the run; without a slot (-1) the offset is an address.
+
+    In a loop, `counter` is the offset of the loop's counter in the last slot, and `stride` moves the operand by so many bytes a
+    turn.
+    """
+
+    slot: int
+    offset: int = 0
+    counter: int = -1
+    stride: int = 0
+
+
+class Run(NamedTuple):
+    """A kernel in a pipeline: its address, its plan, its operands, and its units a row (0: it counts the pipeline's units)."""
+
+    kernel: int
+    plan: np.ndarray
+    operands: Sequence[Operand]
+    scale: int = 0
+
+
+def expected_words(avals: Sequence[Aval]) -> list[int]:
+    """What arguments are compared with: their number, the ndarray type, where each one's record begins; the records.
+
+    A record is the dtype object, the rank, the shape.
+    """
+    starts: list[int] = []
+    records: list[int] = []
+    for a in avals:
+        starts.append(2 + len(avals) + len(records))
+        records += [id(a.dtype), a.ndim, *a.shape]
+    return [len(avals), id(np.ndarray), *starts, *records]
+
+
+class Table:
+    """Collects steps; `finish` gives the program's words.
+
+    Args:
+        avals: what the leading slots have to be; a run compares them.
+        slots: how many arrays a run is given: arguments, results, and last, if counters or a status need it, work space.
+        status: offset in the last slot of a word that steps may set to stop the run; -1: none.
+    """
+
+    def __init__(self, avals: Sequence[Aval], slots: int, status: int = -1):
+        self.avals, self.slots, self.status = list(avals), slots, status
+        self.steps: list[list[int]] = []
+        self._runs: list[Run] = []
+        self._operands: list[Operand] = []
+        self._targets: list[int] = []
+        self._flags = 0
+
+    def pipeline(self, runs: Sequence[Run], rows: tuple[int, int, int] = (0, 0, 0), block: int = 0) -> None:
+        """Kernels on the same rows: units of the first map to rows by `rows`, (units, unit, rows of a batch).
+
+        `block` units at a time go through all kernels (0: a whole chunk), so that what one writes the next finds in cache.
+        """
+        lead = runs[0].plan
+        extent, grain = int(lead[0]), int(lead[1])
+        pointers = sum(len(r.operands) for r in runs)
+        self.steps.append([PIPELINE, extent, grain, block, len(self._runs), len(runs), *rows, len(self._operands), pointers])
+        self._runs += runs
+        self._operands += [x for r in runs for x in r.operands]
+        if grain == 0 or extent >= grain:
+            self._flags |= RELEASE
+        if grain and extent >= 2 * grain:
+            self._flags |= PARALLEL
+
+    def _control(self, kind: int, operand: Operand | None, target: int = 0, value: int = 0) -> list[int]:
+        step = [kind, target, value, 0, 0, 0, 0, 0, 0, len(self._operands), int(operand is not None)]
+        if operand is not None:
+            self._operands.append(operand)
+        self.steps.append(step)
+        self._flags |= RELEASE
+        return step
+
+    def set(self, place: Operand, value: int) -> None:
+        """The word at `place` becomes `value`."""
+        self._control(SET, place, value=value)
+
+    @contextmanager
+    def loop(self, counter: int, turns: int) -> Iterator[None]:
+        """The steps added inside run `turns` times; `counter` is the offset in the last slot of a word that counts."""
+        place = Operand(self.slots - 1, counter)
+        self.set(place, 0)
+        head = len(self.steps)
+        test = self._control(UNLESS_BELOW, place, value=turns)
+        yield
+        self._control(INCREASE, place, value=1)
+        self._control(JUMP, None, head)
+        test[TARGET] = len(self.steps)
+
+    @contextmanager
+    def loop_while(self, predicate: Operand) -> Iterator[None]:
+        """The steps added inside run as long as the byte `predicate` is true before them."""
+        head = len(self.steps)
+        test = self._control(UNLESS, predicate)
+        yield
+        self._control(JUMP, None, head)
+        test[TARGET] = len(self.steps)
+
+    @contextmanager
+    def branch(self, index: Operand, arms: int) -> Iterator[Iterator[int]]:
+        """One of several groups of steps, selected by the word `index`, clamped: `for arm in b: add its steps`."""
+        start = len(self._targets)
+        self._control(SWITCH, index, start, arms)
+        self._targets += [0] * arms
+        ends: list[list[int]] = []
+
+        def each() -> Iterator[int]:
+            for arm in range(arms):
+                self._targets[start + arm] = len(self.steps)
+                yield arm
+                ends.append(self._control(JUMP, None))
+
+        yield each()
+        for end in ends:
+            end[TARGET] = len(self.steps)
+
+    def finish(self, settings: int) -> np.ndarray:
+        """The words of the program; `settings` is the address of the executor's settings."""
+        steps = HEADER_WORDS
+        launches = steps + STEP_WORDS * len(self.steps)
+        operands = launches + LAUNCH_WORDS * len(self._runs)
+        targets = operands + OPERAND_WORDS * len(self._operands)
+        expected = targets + len(self._targets)
+        checks = expected_words(self.avals)
+        plans = expected + len(checks)
+        words = np.zeros(plans + sum(len(r.plan) for r in self._runs), np.int64)
+        scratch = max([s[POINTERS] for s in self.steps], default=0)
+        if len(self.steps) > _MANY_STEPS:
+            self._flags |= RELEASE
+        words[:HEADER_WORDS] = expected, self.slots, self._flags, steps, len(self.steps), scratch, self.status, settings
+        for i, step in enumerate(self.steps):
+            row = [*step]
+            row[LAUNCHES] = launches + LAUNCH_WORDS * step[LAUNCHES] - (steps + STEP_WORDS * i)  # from the step on
+            row[STEP_OPERANDS] = operands + OPERAND_WORDS * step[STEP_OPERANDS]
+            if step[KIND] == SWITCH:
+                row[TARGET] = targets + step[TARGET]
+            words[steps + STEP_WORDS * i :][: len(row)] = row
+        words[expected:plans] = checks
+        words[targets:expected] = self._targets
+        if self._operands:
+            words[operands:targets] = np.array(self._operands, np.int64).reshape(-1)
+        self._write_runs(words, launches, plans)
+        return words
+
+    def _write_runs(self, words: np.ndarray, launches: int, plans: int) -> None:
+        start = words.ctypes.data
+        first: dict[int, int] = {}  # pointers are counted within a step
+        for step in self.steps:
+            if step[KIND] == PIPELINE:
+                count = 0
+                for i in range(step[LAUNCHES], step[LAUNCHES] + step[LENGTH]):
+                    first[i] = count
+                    count += len(self._runs[i].operands)
+        for i, r in enumerate(self._runs):
+            row = launches + LAUNCH_WORDS * i
+            words[row : row + LAUNCH_WORDS] = r.kernel, start + 8 * plans, r.scale, first[i]
+            words[plans : plans + len(r.plan)] = r.plan
+            plans += len(r.plan)
