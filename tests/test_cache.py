@@ -342,6 +342,7 @@ thread.join()
 print("done")
 """
     )
+    run_process(tmp_path, MANY, "1", "2")  # so that numba, which takes long, is done
     command = [sys.executable, "-c", script]  # without -W error: Python warns of forks beside threads
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=120)
     assert done.stdout.split() == ["done"], done.stderr

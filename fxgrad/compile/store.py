@@ -29,6 +29,7 @@ __all__ = ["cache_directory", "clear", "discard", "exclusive", "lock", "read", "
 _UNUSED = 30 * 86400.0  # seconds after which another environment's directory is removed
 _ABANDONED = 3600.0  # seconds after which a half-written file belongs to nobody
 _PATIENCE = 20.0  # seconds to wait for another process that compiles the same
+_FORK_PATIENCE = 300.0  # seconds a fork waits for a compilation: numba's, once for a machine, may take half a minute
 _SLOTS = 16
 _written = 0  # bytes since the last look at the space in use; 0 before the first
 _environment_key: str | None = None
@@ -41,7 +42,7 @@ lock = threading.RLock()  # held while anything is compiled
 def _before_fork() -> None:
     """No child starts while a lock, ours or llvmlite's, is held by a thread it would not have."""
     global _forking
-    _forking = lock.acquire(timeout=_PATIENCE)
+    _forking = lock.acquire(timeout=_FORK_PATIENCE)
 
 
 def _after_fork() -> None:

@@ -89,8 +89,6 @@ class Plan:
     def __init__(self, b: ir.IRBuilder, address: ir.Value, count: int, scalars: Sequence[np.dtype] = ()):
         self.b, self.address = b, address
         self.extent, self.grain, self.rows, self.ndim, self.n, self.m = (self.at(i64(i)) for i in range(_HEADER))
-        if not count:
-            return
         width = b.add(self.ndim, i64(3))
         first = b.add(self.ndim, i64(_HEADER))
         self.records = [b.add(first, b.mul(width, i64(k))) for k in range(count)]
