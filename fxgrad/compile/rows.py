@@ -8,6 +8,7 @@ when no other task would have to run between them. Rows too long for the cache a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fxgrad.compile.fuse import Analysis, Task, reads_of
 from fxgrad.compile.passes import Rows, RowSpace
@@ -35,6 +36,8 @@ class _Merger:
         self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
         self.before = [{self.maker[v] for v in r if v in self.maker} for r in self.reads]
         self.ops = [len(t.all_eqns) for t in tasks]
+        self.refused: set[tuple[int, int]] = set()
+        self.fits: dict[Any, bool] = {}
 
     def find(self, n: int) -> int:
         while self.parent[n] != n:
@@ -75,20 +78,30 @@ class _Merger:
         space = self.spaces[p] or self.spaces[n]
         if p == n or space is None or not self._same(space, self.spaces[n]):
             return False
-        together = [*self.members[p], *self.members[n]]
-        if self.ops[p] + self.ops[n] > MAX_ROW_OPS or len({v for m in together for v in self.reads[m]}) > MAX_ROW_READS:
+        if (p, n) in self.refused:
             return False
-        mine, other = set(self.members[p]), set(self.members[n])
-        if not all(_fits(self.a, self.tasks[m], space) for m in together):
-            return False
-        if not all(self._meet(m, other if m in mine else mine, space) for m in together):
+        if not self._together(p, n, space):
+            self.refused.add((p, n))  # what does not go together now never will; a path may vanish
             return False
         if self._path(p, n) or self._path(n, p):
             return False
         self.parent[n] = p
-        self.members[p] = sorted(together)
+        self.members[p] = sorted([*self.members[p], *self.members[n]])
         self.spaces[p], self.ops[p] = space, self.ops[p] + self.ops[n]
         return True
+
+    def _together(self, p: int, n: int, space: RowSpace) -> bool:
+        """Whether two clusters can be one kernel over the space, as far as they themselves are concerned."""
+        mine, other = set(self.members[p]), set(self.members[n])
+        if self.ops[p] + self.ops[n] > MAX_ROW_OPS or len({v for m in mine | other for v in self.reads[m]}) > MAX_ROW_READS:
+            return False
+        for m in sorted(mine | other):
+            key = (m, space.count, space.n, space.shape, space.axes)
+            if key not in self.fits:
+                self.fits[key] = _fits(self.a, self.tasks[m], space)
+            if not self.fits[key]:
+                return False
+        return all(self._meet(m, other if m in mine else mine, space) for m in sorted(mine | other))
 
     def _same(self, x: RowSpace, y: RowSpace | None) -> bool:
         return y is None or (x.count, x.n) == (y.count, y.n)
@@ -184,7 +197,7 @@ def merge_rows(a: Analysis, tasks: list[Task], outputs: set[Var]) -> list[Task]:
     while True:
         found = _merged(a, tasks, outputs, long)
         too_long = {t.rows.space.n for t in found if t.rows is not None and t.rows.needs_cache and _leaves_cache(t.rows)}
-        if not too_long:
+        if too_long <= long:  # what needs two passes even so reduces dtypes of different lanes
             return found
         long |= too_long
 
