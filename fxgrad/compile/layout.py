@@ -164,7 +164,10 @@ def _pack(rows: Ints, n: int, m: int, records: Sequence[Sequence[int]], by_colum
     count = math.prod(rows)
     columns = by_columns and count <= 1
     elements = max(m, 1) if columns else n * (max(m, 1) if by_columns else 1)
-    flat = [n if columns else count, grain(elements, weight), count, len(rows), n, m, *rows]
+    least = grain(elements, weight)
+    if columns and m:  # a part of a row, read again and again, is worth its start only if it is long
+        least = max(-(-least // 64), min(8, -(-n // 512))) * 64
+    flat = [n if columns else count, least, count, len(rows), n, m, *rows]
     for record in records:
         flat.extend(record)
     return np.array(flat, np.int64)

@@ -1,6 +1,6 @@
 """Column kernels: the vectors run along a kept axis, and each lane reduces its own column.
 
-Tiles of columns are walked in one or several passes over the reduced axis, row by row, so that memory is read in order. The L
+Tiles of columns are walked in one or several passes over the reduced axis, some rows side by side, each in order. The L
 partial results of a column (reduction.py) lie in a scratch; what a column has one value of lies in a line of the tile's width.
 With several passes tiles are so narrow that a tile stays in cache between them.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from llvmlite import ir
 
 from fxgrad.kernels.loops import I8, PTR, Lanes, Loop, Nest, Row, advance, emit_ops, i64, memory_type, pick
+from fxgrad.kernels.matmul_tile import prefetch
 from fxgrad.kernels.reduction import Combiner, minimum
 from fxgrad.kernels.spec import Kernel, Op, Stage, lanes_of_reduction, reduction_block
 from fxgrad.kernels.vector import Vec
@@ -22,6 +23,8 @@ __all__ = ["emit_cols"]
 
 _SCRATCH = 256 * 1024  # bytes of partial results: in L2, since memory pages like long rows (measured)
 _TILE = 512 * 1024  # bytes of a tile that is to stay in cache between passes
+_TURNS = 8  # rows that a line takes up at a time
+_AHEAD = 512  # bytes of rows by which operands are asked for in advance, beside one row
 _COLUMN = 128  # bytes of the partial results of one column, at most
 
 
@@ -194,26 +197,47 @@ class _Tile:
         self.count = first + len(stage.folds)
 
     def _rows(self, stage: Stage, start: ir.Value, stop: ir.Value, combiners: list[Combiner], partials: list[Scratch]) -> None:
-        """Rows of the tile; element r of each column goes into line (r - start) mod L, the first L start the lines."""
-        b, kernel = self.b, self.kernel
-        refs = [*_args(stage.ops), *(f.arg for f in stage.folds), *(r for r, _ in stage.stores)]
-        outer = Loop(b, start, stop, 1)
-        r = b.sub(outer.i, start)
-        lanes = lanes_of_reduction(combiners[0].dtype) if combiners else 1
-        line, fresh = b.and_(r, i64(lanes - 1)), b.icmp_signed("<", r, i64(lanes))
-        reads, which = self._reads(refs, outer.i)
-        writes = self._row([len(kernel.inputs) + o for _, o in stage.stores], outer.i)
+        """Rows of the tile; element r of each column goes into line (r - start) mod L.
+
+        A line is taken from the scratch for several of its rows at a time, L apart.
+        """
+        b = self.b
+        wide = max([o.dtype.itemsize for o in self.kernel.inputs], default=1)
+        self.further = b.add(b.udiv(i64(_AHEAD), b.mul(self.columns, i64(wide))), i64(1))
+        count = lanes_of_reduction(combiners[0].dtype) if combiners else 1
+        groups = Loop(b, start, stop, _TURNS * count)
+        end = minimum(b, b.add(groups.i, i64(_TURNS * count)), stop)
+        fresh = b.icmp_signed("==", groups.i, start)
+        lines = Loop(b, i64(0), minimum(b, i64(count), b.sub(end, groups.i)), 1)
         inner = self._each_vector()
-        values, full, mask = self._values(refs, inner.i, reads, which)
-        emit_ops(self.lanes, stage.ops, values)
-        writes.store(pick(self.lanes, values, [x for x, _ in stage.stores]), inner.i, full, mask)
-        args = pick(self.lanes, values, [f.arg for f in stage.folds])
-        for combine, partial, x in zip(combiners, partials, args, strict=True):
-            held = partial.load(inner.i, line, self.pitch)
-            held = Vec(b, b.select(fresh, combine.identity(self.lanes).v, held.v), held.dtype)
-            partial.store(combine(held, x), inner.i, line, self.pitch)
+        held = []
+        for combine, partial in zip(combiners, partials, strict=True):
+            before, nothing = partial.load(inner.i, lines.i, self.pitch), combine.identity(self.lanes)
+            held.append(b.select(fresh, nothing.v, before.v))
+        rows = Loop(b, b.add(groups.i, lines.i), end, count, held)
+        args = self._at(stage, rows.i, inner.i)
+        pairs = list(zip(combiners, args, rows.carried, strict=True))
+        rows.end([combine(Vec(b, v, combine.dtype), x).v for combine, x, v in pairs])
+        for (combine, _, v), partial in zip(pairs, partials, strict=True):
+            partial.store(Vec(b, v, combine.dtype), inner.i, lines.i, self.pitch)
         inner.end()
-        outer.end()
+        lines.end()
+        groups.end()
+
+    def _at(self, stage: Stage, row: ir.Value, i: ir.Value) -> list[Vec]:
+        """A vector of a row: load, compute, store; what is to be reduced."""
+        b = self.b
+        refs = [*_args(stage.ops), *(f.arg for f in stage.folds), *(r for r, _ in stage.stores)]
+        reads, which = self._reads(refs, row)
+        for k in which:
+            if self.kernel.operands[k].mode == "unit":
+                place = b.gep(self.pointers[k], [i], source_etype=memory_type(self.kernel.operands[k].dtype))
+                prefetch(b, advance(b, place, b.mul(self.nest.plan.loop_strides[k], b.add(row, self.further))))
+        values, full, mask = self._values(refs, i, reads, which)
+        emit_ops(self.lanes, stage.ops, values)
+        writes = self._row([len(self.kernel.inputs) + o for _, o in stage.stores], row)
+        writes.store(pick(self.lanes, values, [x for x, _ in stage.stores]), i, full, mask)
+        return pick(self.lanes, values, [f.arg for f in stage.folds])
 
     def _combine_lanes(self, combiners: list[Combiner], partials: list[Scratch], used: ir.Value) -> None:
         """By halves; lines not used hold nothing and would change nothing."""
