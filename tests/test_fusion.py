@@ -318,3 +318,6 @@ def test_columns_in_one_kernel():
     assert step.launch.kernel.form == "cols"
     (step,) = same_bits_either_way(lambda x: fx.nn.softmax(x.T), sample(64, 500)).steps
     same_bits_either_way(lambda x: fx.nn.softmax(x, axis=0), sample(100_000, 16))
+    large = same_bits_either_way(COLUMNS["softmax"], sample(500, 400), sample(500, 400, seed=1))  # leaves the cache
+    assert [s.launch.kernel.form for s in large.steps] == ["cols", "map", "cols", "map"]
+    assert len(same_bits_either_way(COLUMNS["sums"], sample(500, 400), sample(500, 400, seed=1)).steps) == 1

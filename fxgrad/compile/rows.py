@@ -21,13 +21,14 @@ MAX_ROW_READS = 24
 _SHORTEST = 16  # elements of a row: shorter ones leave vectors empty, and do better apart
 _KEPT = 192 * 1024  # bytes of kept values of a row, which are on the stack
 _CACHED = 1024 * 1024  # bytes of a row, all arrays together: in a second-level cache, or the passes go to memory
+_CACHED_COLUMNS = 32 * 1024  # elements of an array whose columns are walked more than once, or stored on the way
 _SEARCH = 256  # tasks looked at for a path between two
 
 
 class _Merger:
     """Clusters of tasks, by union-find over their positions: first over rows, then, of what is left, over columns."""
 
-    def __init__(self, a: Analysis, tasks: Sequence[Task], long: set[int]):
+    def __init__(self, a: Analysis, tasks: Sequence[Task], long: set[tuple[bool, int]]):
         self.a, self.tasks, self.long = a, tasks, long
         self.parent = list(range(len(tasks)))
         self.members: list[list[int]] = [[n] for n in range(len(tasks))]
@@ -118,7 +119,7 @@ class _Merger:
                 if root not in foreign:
                     continue
                 of = space.kind(root.aval.shape)
-                if of == "row" and kind == "full" and space.n in self.long:
+                if of == "row" and kind == "full" and (space.trailing, space.n) in self.long:
                     return False
                 if not space.aligned(layout, kind, root.aval.dtype.itemsize, of):
                     return False
@@ -157,7 +158,9 @@ def _fits(a: Analysis, t: Task, space: RowSpace) -> bool:
             return False
         if not own.trailing and (own.shape, own.axes) != (space.shape, space.axes):
             return False
-    if any(space.kind(v.aval.shape) not in ("full", "row") for v in t.stored):
+    # where columns leave the cache, storing what they reduce costs more than to read it again
+    kinds = ("full", "row") if space.trailing or space.count * space.n <= _CACHED_COLUMNS else ("row",)
+    if any(space.kind(v.aval.shape) not in kinds for v in t.stored):
         return False
     made = {v for e in t.all_eqns for v in e.outputs}
     for e in t.all_eqns:
@@ -185,24 +188,28 @@ def _join(a: Analysis, tasks: Sequence[Task], space: RowSpace, needed: set[Var])
 
 
 def _leaves_cache(rows: Rows) -> bool:
-    """Whether a second pass would find a row, or the columns of a vector, gone from cache."""
+    """Whether a second pass would find a row, or any of the columns, gone from cache: few columns at a time are slower still."""
     if rows.space.trailing:
         return rows.kept_bytes > _KEPT or rows.row_bytes > _CACHED
-    return rows.row_bytes * _SHORTEST > _CACHED
+    return rows.space.count * rows.space.n > _CACHED_COLUMNS
 
 
 def merge_rows(a: Analysis, tasks: list[Task], outputs: set[Var]) -> list[Task]:
     """The tasks, in an order in which they can run, with those merged that can share passes over rows."""
-    long: set[int] = set()  # lengths of rows too long for a second pass
+    long: set[tuple[bool, int]] = set()  # (whether rows, length)
     while True:
         found = _merged(a, tasks, outputs, long)
-        too_long = {t.rows.space.n for t in found if t.rows is not None and t.rows.needs_cache and _leaves_cache(t.rows)}
+        too_long = {
+            (t.rows.space.trailing, t.rows.space.n)
+            for t in found
+            if t.rows is not None and t.rows.needs_cache and _leaves_cache(t.rows)
+        }
         if too_long <= long:  # what needs two passes even so reduces dtypes of different lanes
             return found
         long |= too_long
 
 
-def _merged(a: Analysis, tasks: list[Task], outputs: set[Var], long: set[int]) -> list[Task]:
+def _merged(a: Analysis, tasks: list[Task], outputs: set[Var], long: set[tuple[bool, int]]) -> list[Task]:
     merger = _Merger(a, tasks, long)
     readers: dict[Var, set[int]] = {}
     clusters = merger.run()

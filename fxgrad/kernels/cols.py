@@ -2,7 +2,7 @@
 
 Tiles of columns are walked in one or several passes over the reduced axis, some rows side by side, each in order. The L
 partial results of a column (reduction.py) lie in a scratch; what a column has one value of lies in a line of the tile's width.
-With several passes tiles are so narrow that a tile stays in cache between them.
+Several passes are for what is in cache: a tile narrow enough to stay there reads memory too slowly.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from fxgrad.kernels.vector import Vec
 __all__ = ["emit_cols"]
 
 _SCRATCH = 256 * 1024  # bytes of partial results: in L2, since memory pages like long rows (measured)
-_TILE = 512 * 1024  # bytes of a tile that is to stay in cache between passes
-_TURNS = 8  # rows that a line takes up at a time
+_STREAMS = 8  # runs of memory walked at a time: hardware follows some tens of them
 _AHEAD = 512  # bytes of rows by which operands are asked for in advance, beside one row
 _COLUMN = 128  # bytes of the partial results of one column, at most
 
@@ -36,7 +35,7 @@ def emit_cols(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     tile = _Tile(kernel, lanes, nest)
     pointers = nest.begin()
     loop = Loop(b, lo, hi, tile.step)
-    stop = minimum(b, b.add(loop.i, tile.step), hi)
+    stop = minimum(b, b.add(loop.i, i64(tile.step)), hi)
     shifted = [advance(b, p, b.mul(s, loop.i)) for p, s in zip(pointers, nest.plan.vector_strides, strict=True)]
     tile.emit(shifted, b.sub(stop, loop.i))
     loop.end()
@@ -74,7 +73,7 @@ class _Tile:
         slots = max(1, *(len(s.folds) for s in passes))
         single = self._single()
         width = _SCRATCH // _COLUMN // max(slots, len(single) // 8)
-        self.step = self._step(width, len(passes))
+        self.step = width
         self.partials = [self._room((_COLUMN + 8) * (width + 2 * lanes.lanes)) for _ in range(slots)]
         self.lines = {k: Scratch(lanes, self.dtypes[k], self._room(8 * (width + lanes.lanes))) for k in single}
 
@@ -93,16 +92,6 @@ class _Tile:
         room = self.b.alloca(I8, size=i64(size))
         room.align, room.type = 64, PTR
         return room
-
-    def _step(self, width: int, passes: int) -> ir.Value:
-        """Columns of a tile, whole vectors."""
-        b = self.b
-        if passes < 2:
-            return i64(width)
-        column = b.mul(self.nest.plan.m, i64(sum(o.dtype.itemsize for o in self.kernel.operands)))
-        vectors = b.sdiv(i64(_TILE), b.add(b.mul(column, i64(self.lanes.lanes)), i64(1)))
-        few = b.select(b.icmp_signed("<", vectors, i64(1)), i64(1), vectors)
-        return minimum(b, b.mul(few, i64(self.lanes.lanes)), i64(width))
 
     def emit(self, pointers: list[ir.Value], columns: ir.Value) -> None:
         b, lanes = self.b, self.lanes.lanes
@@ -199,43 +188,62 @@ class _Tile:
     def _rows(self, stage: Stage, start: ir.Value, stop: ir.Value, combiners: list[Combiner], partials: list[Scratch]) -> None:
         """Rows of the tile; element r of each column goes into line (r - start) mod L.
 
-        A line is taken from the scratch for several of its rows at a time, L apart.
+        A line is taken from the scratch for several of its rows at a time, L apart; for fewer where a row has many operands, for
+        one where it is stored: rows L apart often agree modulo 4096, and then each load waits for the store before it.
         """
         b = self.b
         wide = max([o.dtype.itemsize for o in self.kernel.inputs], default=1)
-        self.further = b.add(b.udiv(i64(_AHEAD), b.mul(self.columns, i64(wide))), i64(1))
+        further = b.add(b.udiv(i64(_AHEAD), b.mul(self.columns, i64(wide))), i64(1))
+        self.ahead = [b.mul(stride, further) for stride in self.nest.plan.loop_strides]
         count = lanes_of_reduction(combiners[0].dtype) if combiners else 1
-        groups = Loop(b, start, stop, _TURNS * count)
-        end = minimum(b, b.add(groups.i, i64(_TURNS * count)), stop)
+        refs, walked = self._walked(stage)
+        together = count * (1 if stage.stores else max(1, _STREAMS // max(1, len(walked))))
+        steps = [b.mul(self.nest.plan.loop_strides[k], i64(count)) for k in walked]
+        groups = Loop(b, start, stop, together)
+        end = minimum(b, b.add(groups.i, i64(together)), stop)
         fresh = b.icmp_signed("==", groups.i, start)
         lines = Loop(b, i64(0), minimum(b, i64(count), b.sub(end, groups.i)), 1)
+        first = b.add(groups.i, lines.i)
+        starts = [advance(b, self.pointers[k], b.mul(self.nest.plan.loop_strides[k], first)) for k in walked]
         inner = self._each_vector()
         held = []
         for combine, partial in zip(combiners, partials, strict=True):
             before, nothing = partial.load(inner.i, lines.i, self.pitch), combine.identity(self.lanes)
             held.append(b.select(fresh, nothing.v, before.v))
-        rows = Loop(b, b.add(groups.i, lines.i), end, count, held)
-        args = self._at(stage, rows.i, inner.i)
-        pairs = list(zip(combiners, args, rows.carried, strict=True))
-        rows.end([combine(Vec(b, v, combine.dtype), x).v for combine, x, v in pairs])
+        rows = Loop(b, first, end, count, [*held, *starts])
+        sums, places = rows.carried[: len(held)], rows.carried[len(held) :]
+        args = self._at(stage, refs, dict(zip(walked, places, strict=True)), inner.i)
+        pairs = list(zip(combiners, args, sums, strict=True))
+        following = [advance(b, place, step) for place, step in zip(places, steps, strict=True)]
+        rows.end([combine(Vec(b, v, combine.dtype), x).v for combine, x, v in pairs] + following)
         for (combine, _, v), partial in zip(pairs, partials, strict=True):
             partial.store(Vec(b, v, combine.dtype), inner.i, lines.i, self.pitch)
         inner.end()
         lines.end()
         groups.end()
 
-    def _at(self, stage: Stage, row: ir.Value, i: ir.Value) -> list[Vec]:
-        """A vector of a row: load, compute, store; what is to be reduced."""
-        b = self.b
+    def _walked(self, stage: Stage) -> tuple[list[Any], list[int]]:
+        """What a pass refers to, and the operands among it and those it writes."""
         refs = [*_args(stage.ops), *(f.arg for f in stage.folds), *(r for r, _ in stage.stores)]
-        reads, which = self._reads(refs, row)
+        count = len(self.kernel.inputs)
+        return refs, sorted({r for r in refs if isinstance(r, int) and r < count} | {count + o for _, o in stage.stores})
+
+    def _at(self, stage: Stage, refs: list[Any], places: dict[int, ir.Value], i: ir.Value) -> list[Vec]:
+        """A vector of a row, whose operands begin at `places`: load, compute, store; what is to be reduced."""
+        b, operands, plan = self.b, self.kernel.operands, self.nest.plan
+
+        def row(which: list[int]) -> Row:
+            strides = [plan.vector_strides[k] for k in which]
+            return Row(self.lanes, [operands[k] for k in which], [places[k] for k in which], strides)
+
+        which = [k for k in places if k < len(self.kernel.inputs)]
         for k in which:
-            if self.kernel.operands[k].mode == "unit":
-                place = b.gep(self.pointers[k], [i], source_etype=memory_type(self.kernel.operands[k].dtype))
-                prefetch(b, advance(b, place, b.mul(self.nest.plan.loop_strides[k], b.add(row, self.further))))
-        values, full, mask = self._values(refs, i, reads, which)
+            if operands[k].mode == "unit":
+                place = b.gep(places[k], [i], source_etype=memory_type(operands[k].dtype))
+                prefetch(b, advance(b, place, self.ahead[k]))
+        values, full, mask = self._values(refs, i, row(which), which)
         emit_ops(self.lanes, stage.ops, values)
-        writes = self._row([len(self.kernel.inputs) + o for _, o in stage.stores], row)
+        writes = row([len(self.kernel.inputs) + o for _, o in stage.stores])
         writes.store(pick(self.lanes, values, [x for x, _ in stage.stores]), i, full, mask)
         return pick(self.lanes, values, [f.arg for f in stage.folds])
 
