@@ -145,3 +145,13 @@ def random_inputs(program: Program, seed: int) -> list[Any]:
             x = x.astype(a.dtype.newbyteorder(">"))
         out.append(x if a.shape else x[()])
     return out
+
+
+def check_ownership(results: list[Any], arrays: list[Any], program: Program) -> None:
+    """Results are arrays of their own, in order and writable; those without axes are NumPy scalars."""
+    owned = [r for r in results if isinstance(r, np.ndarray)]
+    for i, r in enumerate(owned):
+        assert r.flags.c_contiguous and r.flags.writeable and r.dtype.isnative
+        assert not any(np.shares_memory(r, other) for other in [*owned[:i], *(a for a in arrays if isinstance(a, np.ndarray))])
+    for r, o in zip(results, program.outputs, strict=True):
+        assert isinstance(r, np.ndarray if o.aval.shape else np.generic)

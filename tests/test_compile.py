@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import numpy as np
@@ -24,9 +23,7 @@ from fxgrad.primitives import transcendental as T
 from fxgrad.runtime.eager import EagerPlan, run_program
 from fxgrad.testing.bits import assert_same_bits
 from fxgrad.trace.tracing import build
-from tests.programs import random_inputs, random_program
-
-EXAMPLES = int(os.environ.get("FXGRAD_FUZZ_EXAMPLES", "24"))
+from tests.programs import check_ownership, random_program
 
 
 def traced(f, *arrays):
@@ -48,36 +45,6 @@ def floats(*shape, dtype="f4", seed=0):
 
 
 # ---- equality --------------------------------------------------------------------------------------------------------------
-
-
-def check_random_program(seed):
-    program = random_program(seed)
-    arrays = random_inputs(program, seed)
-    kept = [np.array(x) for x in arrays]
-    eager, fused = run_program(program, arrays), lower._compile(program, True)(*arrays)
-    assert_same_bits(eager, fused, f"program {seed}")
-    if seed % 4 == 0:
-        assert_same_bits(eager, lower._compile(program, False)(*arrays), f"program {seed} without fusion")
-    for x, before in zip(arrays, kept, strict=True):
-        assert np.asarray(x).tobytes() == before.tobytes(), "an input was written"
-    for results in (eager, fused):
-        check_ownership(results, arrays, program)
-
-
-def check_ownership(results, arrays, program):
-    owned = [r for r in results if isinstance(r, np.ndarray)]
-    for i, r in enumerate(owned):
-        assert r.flags.c_contiguous and r.flags.writeable and r.dtype.isnative
-        assert not any(np.shares_memory(r, other) for other in [*owned[:i], *(a for a in arrays if isinstance(a, np.ndarray))])
-    for r, o in zip(results, program.outputs, strict=True):
-        assert isinstance(r, np.ndarray if o.aval.shape else np.generic)
-
-
-@pytest.mark.fuzz
-@pytest.mark.parametrize("batch", range(4))
-def test_random_programs_have_the_bits_of_eager_evaluation(batch):
-    for seed in range(batch, EXAMPLES, 4):
-        check_random_program(seed)
 
 
 def softmax(x):
@@ -158,7 +125,8 @@ def test_expensive_values_are_stored_and_cheap_ones_computed_again():
     x = floats(50, 30)
 
     def f(x):
-        return [R.sum_(v, axes=axes) for v in (T.exp(x), E.abs_(x)) for axes in ((0,), (1,))]
+        costly, cheap = T.exp(x), E.abs_(x)
+        return [R.sum_(v, axes=(d,)) for v in (costly, cheap) for d in (0, 1)]  # rows and columns: no kernel does both
 
     _, compiled = both(f, x)
     assert [s.why for s in compiled.steps if "exp" in s.title] == [["2 kernels need it", "the result of a reduction"]]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,37 +24,15 @@ from fxgrad.testing.bits import assert_same_bits
 from fxgrad.trace import function
 from tests import laws
 from tests.cases import CASES, Case
+from tests.hot import heat, refuse_op_by_op
 
 F = Callable[..., Any]
 DIFFERENTIABLE = [c for c in CASES if c.differentiable]
 x3 = np.array([0.5, -0.25, 0.75])  # sums and products of these with small integers are exact
 
 
-@pytest.fixture
-def soon_hot(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Programs are hot at their second run, and none is known from other tests."""
-    monkeypatch.setattr(eager, "HOT", 2)
-    function.forget_programs()
-    yield
-    assert eager.wait_for_background()
-
-
 def loss(x: Any) -> Any:
     return fnp.sum(fnp.sin(x) ** 2)
-
-
-def heat(f: F, *args: Any) -> None:
-    """Call f until what it runs is compiled."""
-    for _ in range(3):
-        f(*args)
-    assert eager.wait_for_background()
-
-
-def refuse_op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(self: Any, arrays: Any) -> Any:
-        raise AssertionError(f"{self.program} ran op by op")
-
-    monkeypatch.setattr(eager.EagerPlan, "run", refused)
 
 
 # ---- hot programs --------------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from fxgrad.runtime.intrinsics import (
 )
 from fxgrad.runtime.table import (
     BLOCK,
+    CHUNK_BITS,
     CLOCK,
     COUNT,
     COUNTER,
@@ -118,7 +119,6 @@ make_mutex, make_condition = external("pthread_mutex_init", (N, N), I), external
 clock_gettime = external("clock_gettime", (I, N), I)
 copy_bytes = external("memcpy", (N, N, N), N)
 
-CHUNK_BITS = 20
 MASK, GENERATIONS = (1 << CHUNK_BITS) - 1, (1 << 23) - 1
 CHUNKS_A_THREAD, CHUNKS_ALONE = 4, 64
 

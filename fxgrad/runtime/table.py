@@ -33,6 +33,7 @@ TEAM, THREADS, SPIN, SLICE, CLOCK, NONE = range(6)
 TICKET, DONE, OWNER, SLEEPERS, WAITING, STOP = 0, 8, 16, 24, 32, 33  # the busy ones on cache lines of their own
 JOB_STEP, JOB_POINTERS, JOB_START, JOB_CHUNK, JOB_END, TEAM_SETTINGS = range(40, 46)
 MUTEX, WORK, FINISHED, TEAM_WORDS = 48, 64, 80, 96
+CHUNK_BITS = 20  # of TICKET: its low bits are the next chunk, as many above it the number of chunks, the rest counts the jobs
 
 EXPECTED, OPERANDS, FLAGS, STEPS, COUNT, SCRATCH, STATUS, SETTINGS, HEADER_WORDS = range(9)
 RELEASE, PARALLEL = 1, 2  # flags: worth giving up the GIL; worth several threads
