@@ -840,3 +840,22 @@ def test_import_is_light(tmp_path: Any) -> None:
     assert prepared == "0"
     assert done.stderr == ""
     assert not (tmp_path / "cache").exists()
+
+
+def test_captured_objects_of_extension_types():
+    """Their `__slots__` may name what they do not let themselves be asked for, as those of JAX's arrays do."""
+
+    class Foreign:
+        __slots__ = ("__weakref__", "rate")
+
+        def __getattribute__(self, name):
+            if name == "__weakref__":
+                raise TypeError("descriptor '__weakref__' does not apply")
+            return object.__getattribute__(self, name)
+
+    held = Foreign()
+    held.rate = 2.0
+    f = fx.jit(lambda x: x * held.rate)
+    assert f(np.ones(2))[0] == 2.0
+    held.rate = 3.0
+    assert f(np.ones(2))[0] == 3.0

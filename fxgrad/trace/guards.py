@@ -193,7 +193,7 @@ class Guards:
             if "__wrapped__" in attributes:
                 self._follow(attributes["__wrapped__"], name)
         for slot in getattr(type(value), "__slots__", ()):
-            if isinstance(slot, str) and hasattr(value, slot) and _is_user_class(type(value)):
+            if isinstance(slot, str) and _is_user_class(type(value)) and not slot.startswith("__") and hasattr(value, slot):
                 self._watch(partial(getattr, value, slot), getattr(value, slot), f"{name}.{slot}")
         self._follow(type(value), type(value).__name__)
 
