@@ -62,6 +62,7 @@ def test_epilogues_and_prologues(rows):
         assert len(joined(lambda x: norm(x) @ W, x)) == 1
         assert len(joined(lambda x: np.maximum(x @ W + BIAS, F(0)) @ V + x[:, :48], x)) == 1
         assert len(joined(lambda x: norm(x + np.tanh(norm(x) @ W) @ values(80, 64)), x)) == 1
+        assert len(joined(lambda x: np.tanh(np.tanh(x @ W) @ values(80, 64)) @ W, x)) == 2  # two products each
 
 
 @pytest.mark.parametrize("batch, length", [((2,), 20), ((3, 4), 33), ((64,), 128)])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["pipelines"]
 
 WORTH = 1 << 19  # bytes of a value that goes from one kernel to the next: less stays in cache anyway
+_PRODUCTS = 2  # in a pipeline: the panels of more would push each other out of the second-level cache
 _LOOK_AHEAD = 3  # steps that are passed over (another product's packing, say) in search of one that joins
 _BLOCK_ROWS, _BLOCK_BYTES = 96, 1 << 19  # rows that go through all kernels together: many for the product, few for the cache
 _HEADER = 6  # words of a plan before the sizes: see kernels/loops.py
@@ -63,6 +64,7 @@ class _Group:
 
     def __init__(self, first: Step):
         self.members, self.rows, self.lead = [first], _rows(first), 0
+        self.products = int(self.rows is not None)
         self.written: set[Var] = set(first.writes)
         self.open = len(first.launches) == 1 and (self.rows is not None or isinstance(first.launches[0].kernel, Kernel))
 
@@ -76,7 +78,8 @@ class _Group:
         if len(step.launches) != 1 or not any(v.aval.nbytes >= WORTH for v in mine):
             return False
         rows = self.rows or _rows(step)
-        if rows is None or (isinstance(step.launches[0].kernel, MatmulKernel) and _rows(step) != rows):
+        product = isinstance(step.launches[0].kernel, MatmulKernel)
+        if rows is None or (product and (_rows(step) != rows or self.products == _PRODUCTS)):
             return False
         if not all(_aligned(s.launches[0], v, rows, True) for s in self.members for v in s.writes if v in mine):
             return False
@@ -87,6 +90,7 @@ class _Group:
                 return False
             self.rows, self.lead = rows, len(self.members)
         self.members.append(step)
+        self.products += product
         self.written |= set(step.writes)
         return True
 
@@ -111,7 +115,7 @@ class _Group:
             counts = isinstance(launch.kernel, MatmulKernel)
             step.launches.append(launch._replace(scale=0 if counts else int(launch.plan[0]) // self.rows.total))
         step.rows, step.lead = self.rows[:3], self.lead
-        widest = max(sum(v.aval.nbytes for v in (*s.reads, *s.writes) if v in inside) for s in self.members)
+        widest = max(sum(v.aval.nbytes for v in s.reads if v in inside) for s in self.members)
         row_bytes = -(-widest // self.rows.total)
         few = max(1, _BLOCK_BYTES // max(1, row_bytes * self.rows.unit))
         step.block = max(1, min(-(-_BLOCK_ROWS // self.rows.unit), few, int(unit.plan[0])))
