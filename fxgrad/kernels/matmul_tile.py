@@ -170,10 +170,10 @@ def store_masked(lanes: Lanes, value: ir.Value, place: ir.Value, dtype: np.dtype
     lanes._call(f"llvm.masked.store.{lanes._suffix(dtype)}.p0", ir.VoidType(), value, place, align, mask)
 
 
-def prefetch(b: ir.IRBuilder, place: ir.Value, locality: int = 3) -> None:
-    """Ask for a line that will be read, into all levels of the cache (3) or from the second on (2); the address need not exist."""
+def prefetch(b: ir.IRBuilder, place: ir.Value) -> None:
+    """Ask for a line that will be read; the address need not exist."""
     fn = b.module.declare_intrinsic("llvm.prefetch.p0", (), ir.FunctionType(ir.VoidType(), [PTR, I32, I32, I32]))
-    b.call(fn, [place, *(ir.Constant(I32, n) for n in (0, locality, 1))])
+    b.call(fn, [place, *(ir.Constant(I32, n) for n in (0, 3, 1))])
 
 
 # ---- packing -------------------------------------------------------------------------------------------------------------

@@ -348,7 +348,8 @@ def lines_function(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Funct
         spot = at(b, place, g * chains.width * dtype.itemsize)
         total = chains.tile.lanes.load(spot, dtype)
         for part in range(0, LINE, _QUAD):
-            left, right = (chains.columns(g, lambda i, v=v: at(b, at(b, v, moved[i]), part)) for v in sides)
+            places = ([at(b, at(b, v, m), part) for m in moved] for v in sides)
+            left, right = (chains.columns(g, p.__getitem__) for p in places)
             for p, q in zip(left, right, strict=True):
                 total = chains.tile.multiply_add(p, q, total)
         b.store(total, spot, align=dtype.itemsize)
