@@ -99,7 +99,8 @@ def plan_product(product: Product) -> list[Run]:
     pointers = "bac" if swapped else "abc"
     if p.m == p.n == 1 and p.a.column == p.b.row == size:
         return _dot(p, pointers)
-    if p.outer * p.inner == 1 and p.m * p.n <= _FEW and p.k >= _LONG:
+    whole = p.m == 1 or p.c.row == p.n * size
+    if p.outer * p.inner == 1 and p.m * p.n <= _FEW and p.k >= _LONG and whole:
         return _cut(p, pointers)
     if p.n == 1 < p.m and _suits_matvec(p):
         count = -(-p.m // MATVEC_ROWS)
@@ -132,12 +133,15 @@ def _cut(p: Product, pointers: str) -> list[Run]:
     parts = Matrix(0, 0, results * size, p.n * size, size)
     grain = min(_grain(block * results, _COMPUTED), _grain(block * (p.m + p.n), _STREAMED))
     one = p._replace(inner=blocks, k=block, a=a, b=b, c=parts)
-    if p.n == 1 and _suits_matvec(one):
-        kernel, values = MatvecKernel(p.dtype), {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS}
-    else:
-        kernel, values = MatmulKernel(p.dtype), {"units": 1, "unit": p.m} | _ways(one)
+    vector = p.n == 1 and _suits_matvec(one)
+    values = {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS} if vector else {"units": 1, "unit": p.m} | _ways(one)
     values |= {"extent": blocks * values["units"], "grain": grain * values["units"], "k": p.k, "cut": 1}
-    first = Run(kernel, _fields(one, values), pointers[:2] + "p", blocks * results * size)
+    first = Run(
+        MatvecKernel(p.dtype) if vector else MatmulKernel(p.dtype),
+        _fields(one, values),
+        pointers[:2] + "p",
+        blocks * results * size,
+    )
     units = {"extent": 1, "units": 1, "unit": results, "grain": 0}
     total = p._replace(m=1, n=results, k=blocks, a=Matrix(0, 0, 0, size, results * size))
     return [first, Run(SumKernel(p.dtype), _fields(total, units), "pc")]

@@ -243,13 +243,14 @@ class _Dot(_Frame):
         return self.fn
 
     def _passes(self, first: ir.Value, stop: ir.Value) -> None:
-        """All blocks, in passes of about equally many; the last block may be shorter than the others.
+        """The blocks, in passes of about equally many; the last block may be shorter than the others.
 
         A short block's sum is stored when its whole lines have ended, and the k after them are added by themselves; from there on
         its lane follows the block before.
         """
         b, most = self.b, i64(self.most)
         left = b.sub(stop, first)
+        left = b.select(b.icmp_signed("<", left, i64(1)), i64(1), left)  # an empty range has no passes either way
         several = b.sdiv(b.add(left, i64(self.most - 1)), most)
         share = b.sdiv(b.add(left, b.sub(several, i64(1))), several)
         share = b.and_(b.add(share, i64(_TOGETHER - 1)), i64(-_TOGETHER))
