@@ -159,7 +159,9 @@ def strong_reference(a: np.ndarray, b: np.ndarray, strong: int) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("strong", [0, 1])
-@pytest.mark.parametrize("shape", [(5, 300, 40), (130, 300, 300), (1, 300, 40), (40, 300, 1), (1, 900, 1), (3, 7, 2)])
+@pytest.mark.parametrize(
+    "shape", [(5, 300, 40), (130, 300, 300), (1, 300, 40), (40, 300, 1), (1, 900, 1), (2, 9000, 3), (3, 7, 2)]
+)
 @np.errstate(all="ignore")
 def test_zeros_annihilate_in_strong_products(dtype: Any, strong: int, shape: tuple[int, int, int]) -> None:
     m, k, n = shape
