@@ -14,8 +14,10 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-__all__ = ["CodegenError", "compile_ir", "compile_linked", "host", "load_object"]
+__all__ = ["CodegenError", "compile_ir", "compile_linked", "host", "load_object", "target_data"]
 
+import os
+LEVEL=int(os.environ.get('LEVEL','2'))
 _SPEED = 2  # of instruction selection and register allocation; 1 and 3 take as long
 
 
@@ -41,6 +43,11 @@ def _target() -> Any:
     )
 
 
+def target_data() -> Any:
+    """Sizes of types on this machine."""
+    return _target().target_data
+
+
 @functools.cache
 def _engine() -> Any:
     """One engine for all object code, which lives as long as the process: whoever holds an address may call it."""
@@ -60,9 +67,8 @@ def compile_linked(texts: Sequence[str], exports: Sequence[str]) -> tuple[bytes,
     for x in (*whole.functions, *whole.global_variables):
         if not x.is_declaration and x.name not in exports:
             x.linkage = "internal"
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.run(whole, llvm.create_pass_builder(_target(), llvm.create_pipeline_tuning_options()))
+    passes = llvm.create_pass_builder(_target(), llvm.create_pipeline_tuning_options(speed_level=LEVEL))
+    passes.getModulePassManager().run(whole, passes)
     lacking = [x.name for x in (*whole.functions, *whole.global_variables) if x.is_declaration]
     return _target().emit_object(whole), [name for name in lacking if not name.startswith("llvm.")]
 

@@ -16,8 +16,9 @@ fields of a chunk it owns or nothing. Workers spin briefly for the next job, the
 
 from __future__ import annotations
 
-from numba import cfunc, njit, types
+from numba import types
 
+from fxgrad.compile.native import ADDRESS, FUNCTION, WITHOUT_GIL
 from fxgrad.runtime.intrinsics import (
     add,
     byte,
@@ -103,7 +104,6 @@ from fxgrad.runtime.table import (
     WORK,
 )  # fmt: skip
 
-EXPORTS = ("work", "call", "launch_checked", "control_team", "fill_kernel", "copy_kernel")
 N, I = types.intp, types.int32
 
 save_thread = external("PyEval_SaveThread", (), N)
@@ -250,7 +250,7 @@ def sleep(team, finished):
     unlock(team + 8 * MUTEX)
 
 
-@njit(types.void(N), nogil=True, error_model="numpy")
+@procedure
 def work(team):
     """What a thread of the team does until it is told to stop."""
     settings = field(team, TEAM_SETTINGS)
@@ -437,22 +437,22 @@ def run(program, items, token):
     return result
 
 
-@cfunc(N(N, N, N))
+@routine
 def call(self, items, count):
     """`run` as a builtin method of the program, called with the operands, and the token if it goes on: None when all is done."""
     program = word(self + DATA)
-    settings, wanted, token, result = field(program, SETTINGS), field(program, OPERANDS), 0, UNFIT
-    if count == wanted + 1:
-        token = from_python(field(items, wanted))
-    if count >= wanted:
-        result = run(program, items, token)
+    settings, wanted = field(program, SETTINGS), field(program, OPERANDS)
+    if count < wanted:
+        return to_python(UNFIT)
+    token = from_python(field(items, wanted)) if count > wanted else 0
+    result = run(program, items, token)
     if result != 0:
         return to_python(result)
     increase_references(field(settings, NONE))
     return field(settings, NONE)
 
 
-@njit(N(N, N, N, N, N), error_model="numpy")
+@routine
 def launch_checked(settings, kernel, plan, operands, expected):
     """Run a kernel on a tuple of arrays, as a program of one step.
 
@@ -492,7 +492,7 @@ def launch_checked(settings, kernel, plan, operands, expected):
     return token
 
 
-@njit(types.void(N, N), nogil=True, error_model="numpy")
+@procedure
 def control_team(team, stop):
     """Prepare a new team, or tell its workers to stop."""
     if stop == 0:
@@ -509,7 +509,7 @@ def control_team(team, stop):
 # ---- two kernels that every program may use ----------------------------------------------------------------------------------
 
 
-@cfunc(types.void(N, N, N, N))
+@procedure
 def fill_kernel(pointers, plan, lo, hi):
     """Words lo to hi of memory become the plan's third; the last, if the plan's fourth is not 0, only so many bytes of it."""
     start, pattern, rest = word(pointers), field(plan, 2), field(plan, 3)
@@ -520,7 +520,17 @@ def fill_kernel(pointers, plan, lo, hi):
         copy_bytes(start + 8 * whole, plan + 16, rest)
 
 
-@cfunc(types.void(N, N, N, N))
+@procedure
 def copy_kernel(pointers, plan, lo, hi):
     """Bytes lo to hi from the first operand to the second, which lie apart."""
     copy_bytes(field(pointers, 1) + lo, word(pointers) + lo, hi - lo)
+
+
+EXPORTS = {
+    "call": (call, ADDRESS),
+    "fill_kernel": (fill_kernel, ADDRESS),
+    "copy_kernel": (copy_kernel, ADDRESS),
+    "launch_checked": (launch_checked, FUNCTION),
+    "control_team": (control_team, WITHOUT_GIL),
+    "work": (work, WITHOUT_GIL),
+}

@@ -11,9 +11,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core.compiler import Flags
-from numba.extending import intrinsic
 
+from fxgrad.compile.words import Routine, operation
 from fxgrad.kernels.loops import I8, I32, I64, KERNEL_TYPE, PTR
 
 __all__ = [
@@ -24,40 +23,24 @@ __all__ = [
 N = types.intp
 
 
-def _of_integers(arity: int, result: Any, codegen: Callable[..., Any]) -> Any:
-    """A numba intrinsic of `arity` integers."""
-    names = ", ".join(f"a{i}" for i in range(arity))
-    scope: dict[str, Any] = {"N": N, "result": result, "codegen": codegen}
-    exec(f"def f(typing_context{', ' if arity else ''}{names}):\n    return result({', '.join(['N'] * arity)}), codegen", scope)
-    return intrinsic(scope["f"])
-
-
 def _intrinsic(arity: int, emit: Callable[..., Any], result: Any = N) -> Any:
-    """An intrinsic of `arity` integers; `emit(b, *args)` gives its value."""
+    """A function of `arity` integers for the executor; `emit(b, *args)` gives its value."""
 
-    def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        value = emit(b, *args)
-        return context.get_dummy_value() if result is types.void else value
+    def function(*words: int) -> int:
+        raise NotImplementedError("only the executor's machine code can do this")
 
-    return _of_integers(arity, result, codegen)
+    operation(function, result(*[N] * arity), emit)
+    return function
 
 
-def routine(f: Callable[..., Any], result: Any = N) -> Any:
-    """A function of integers that answers one, compiled once and only as part of those that call it."""
-    flags: Any = Flags()
-    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.error_model = "numpy"
-
-    def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        compiled = context.compile_subroutine(b, f, signature, flags=flags)
-        return context.call_internal(b, compiled.fndesc, signature, args)
-
-    return _of_integers(f.__code__.co_argcount, result, codegen)
+def routine(f: Callable[..., Any]) -> Any:
+    """A function of integers that answers one."""
+    return Routine(f, N)
 
 
 def procedure(f: Callable[..., None]) -> Any:
-    """A routine that answers nothing."""
-    return routine(f, types.void)
+    """A function of integers that answers nothing."""
+    return Routine(f, types.void)
 
 
 def _at(b: Any, address: Any) -> Any:

@@ -67,10 +67,10 @@ def _layout_as_known() -> bool:
 
 
 def _executor() -> dict[str, Any]:
-    """The executor's functions as numba compiles them."""
-    from fxgrad.runtime import executor
+    """The executor's functions, for numba to compile."""
+    from fxgrad.runtime.executor import EXPORTS
 
-    return {name: getattr(executor, name) for name in executor.EXPORTS}
+    return EXPORTS
 
 
 if not _layout_as_known():
