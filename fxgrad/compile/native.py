@@ -32,8 +32,8 @@ declare ptr @PyLong_FromLongLong(i64)
 def load_native(unit: str, make: Callable[[], Mapping[str, tuple[Any, str]]]) -> dict[str, Any]:
     """Native functions by name: addresses of functions of C, or built-in functions.
 
-    `make` imports them, each a `Routine` and what it is wanted as; they are compiled if the cache has no code yet. Their source is
-    part of the cache's key.
+    `make` imports them, each a `Routine` and what it is wanted as; they are compiled if the cache has no code yet. Their source
+    is part of the cache's key.
     """
     from fxgrad.compile.codegen import load_object
 
