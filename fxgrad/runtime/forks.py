@@ -43,9 +43,9 @@ def _before() -> None:
 
 
 def _being_imported() -> set[str]:
-    """Those of our modules that some thread is importing; what else we import, they do, or we do under our lock.
+    """Those of our modules that some thread is importing; they import all else that we do, or we do under our lock.
 
-    Python renews its own import lock in a child, but a module's lock stays with the thread that held it, and nothing public tells.
+    Python renews its own import lock in a child, but a module's lock stays with the thread that held it; nothing public tells.
     """
     return {name for name in list(_module_locks) if name.startswith("fxgrad.")}
 
