@@ -859,3 +859,23 @@ def test_captured_objects_of_extension_types():
     assert f(np.ones(2))[0] == 2.0
     held.rate = 3.0
     assert f(np.ones(2))[0] == 3.0
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Settings:
+    lr: float
+
+
+def test_a_static_argument_that_changes_is_another_one() -> None:
+    f = fx.jit(lambda x, c: x * c.lr, static_argnums=1)
+    c = Settings(2.0)
+    assert f(ones, c)[0] == 2.0
+    c.lr = 5.0
+    assert f(ones, c)[0] == 5.0
+    assert f(ones, Settings(2.0))[0] == 2.0
+    c.lr = 2.0
+    assert f(ones, c)[0] == 2.0
+    for lr in range(300):  # more than are kept
+        c.lr = float(lr)
+        assert f(ones, c)[0] == lr
+    assert f.cache_info().size == 256

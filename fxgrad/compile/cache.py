@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from fxgrad.compile import store
+from fxgrad.runtime.caches import forget_all
 
 __all__ = ["Recent", "clear_caches", "generated", "kernel_addresses"]
 
@@ -48,11 +48,12 @@ _addresses: dict[str, int] = {}
 
 def kernel_addresses(kernels: Sequence[Any]) -> list[int]:
     """Addresses of the kernels' machine code; those not yet known to the machine are compiled."""
-    missing = [k for k in kernels if k.digest not in _addresses]
-    if missing:
-        with store.lock:
-            _provide({k.digest: k for k in missing})
-    return [_addresses[k.digest] for k in kernels]
+    found = [_addresses.get(k.digest) for k in kernels]
+    if None in found:
+        with store.lock:  # until they are read: `clear_caches` may run on another thread
+            _provide({k.digest: k for k in kernels if k.digest not in _addresses})
+            found = [_addresses[k.digest] for k in kernels]
+    return found  # type: ignore[return-value]
 
 
 def _provide(kernels: dict[str, Any]) -> None:
@@ -164,9 +165,7 @@ def _finish(name: str, unit: Sequence[Any], code: bytes) -> None:
 
 def clear_caches(disk: bool = True) -> None:
     """Forget what is compiled (code in use stays valid) and, with `disk`, delete this machine's files."""
-    for name, forget in (("fxgrad.compile.lower", "forget_executables"), ("fxgrad.runtime.eager", "forget_operations")):
-        if name in sys.modules:
-            getattr(sys.modules[name], forget)()
+    forget_all()
     with store.lock:
         _addresses.clear()
         if disk:

@@ -48,12 +48,16 @@ class CacheInfo(NamedTuple):
 
 
 class _Static:
-    """A static argument as part of a key: equal in type and value (1, True and 1.0 differ, and so do 0.0 and -0.0)."""
+    """A static argument as part of a key: equal in type and value (1, True and 1.0 differ, and so do 0.0 and -0.0).
 
-    __slots__ = ("value",)
+    Its hash is that of the first time it was asked for: an object that changes later must not be lost among the keys.
+    """
+
+    __slots__ = ("_hash", "value")
 
     def __init__(self, value: Any):
         self.value = value
+        self._hash: int | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Static):
@@ -64,9 +68,11 @@ class _Static:
         return type(a) is type(b) and (repr(a) == repr(b) if isinstance(a, (float, complex)) else bool(a == b))
 
     def __hash__(self) -> int:
-        x = self.value
-        same = repr(x) if isinstance(x, (float, complex)) else tuple(map(_Static, x)) if isinstance(x, tuple) else x
-        return hash((type(x), same))
+        if self._hash is None:
+            x = self.value
+            same = repr(x) if isinstance(x, (float, complex)) else tuple(map(_Static, x)) if isinstance(x, tuple) else x
+            self._hash = hash((type(x), same))
+        return self._hash
 
 
 class _Entry:

@@ -25,6 +25,7 @@ from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.primitives.base import kernel_dtypes
+from fxgrad.runtime.caches import on_clear
 
 __all__ = ["Executable", "MemoryAnalysis", "Result", "Step", "compile_program"]
 
@@ -178,6 +179,7 @@ def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executab
     return found
 
 
+@on_clear
 def forget_executables() -> None:
     """Drop compiled programs (those in use stay valid)."""
     _executables.clear()

@@ -2,8 +2,9 @@
 
 Below `fx.config.cache_dir` lies a directory for every environment (versions, CPU, the source of what generates code). A file in
 it begins with the checksum of the rest and is put in place by a rename, so that readers see all of it or nothing, and what is
-damaged counts as absent. Nothing here raises because of the disk: a directory that cannot be written is read, one that cannot be
-read is empty. When the space is used up, the files that were not used for longest go, and environments not used for a month.
+damaged counts as absent. Nothing here raises because of the disk: a directory that cannot be written is read (and a warning names
+it, once), one that cannot be read is empty. When the space is used up, the files that were not used for longest go, and
+environments not used for a month.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +33,7 @@ _ABANDONED = 3600.0  # seconds after which a half-written file belongs to nobody
 _PATIENCE = 20.0  # seconds to wait for another process that compiles the same
 _SLOTS = 16
 _written = 0  # bytes since the last look at the space in use; 0 before the first
+_warned = False  # that nothing can be written
 _environment_key: str | None = None
 _touched: set[Path] = set()
 
@@ -91,9 +94,9 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, data: bytes) -> None:
-    """Put a file in place, if the disk lets us."""
+    """Put a file in place, if the disk lets us; else say so, once."""
     directory = cache_directory()
-    with contextlib.suppress(OSError):
+    try:
         directory.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=directory, prefix=".tmp-")
         try:
@@ -105,6 +108,28 @@ def write(name: str, data: bytes) -> None:
                 os.unlink(temporary)
             raise
         _account(len(data))
+    except OSError as problem:
+        if (
+            not isinstance(problem, FileNotFoundError) or not directory.parent.exists()
+        ):  # else cleared by another process just now
+            _warn(problem)
+
+
+def _warn(problem: OSError) -> None:
+    """That every process will compile anew, which costs seconds that nobody would find the reason of."""
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    from fxgrad.config import config
+
+    warnings.warn(
+        f"fxgrad cannot keep compiled kernels in {config.cache_dir}: {problem.strerror or problem}.\n"
+        "  Every process compiles them again, which takes seconds.\n"
+        "  Set FXGRAD_CACHE_DIR (or fxgrad.config.cache_dir) to a directory that can be written.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def discard(name: str) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.runtime.caches import on_clear
+
 __all__ = ["POOLED", "Block", "allocator", "forget_buffers", "idle_bytes", "set_idle_limit"]
 
 POOLED = 1 << 18  # bytes; below it NumPy's own allocation is cheaper
@@ -50,6 +52,7 @@ def idle_bytes() -> int:
     return sum([size * len(waiting) for size, waiting in list(_idle.items())])
 
 
+@on_clear
 def forget_buffers() -> None:
     """Give idle memory back to the system."""
     global _total

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from fxgrad.runtime.buffers import forget_buffers
-from fxgrad.trace.function import forget_programs
+from collections.abc import Callable
 
-__all__ = ["clear_caches"]
+__all__ = ["clear_caches", "forget_all", "on_clear"]
+
+_forgetters: list[Callable[[], None]] = []
+
+
+def on_clear(forget: Callable[[], None]) -> Callable[[], None]:
+    """Decorates what `forget_all` shall call; a module that another thread is still importing has nothing to forget."""
+    _forgetters.append(forget)
+    return forget
+
+
+def forget_all() -> None:
+    """Drop what modules remember in memory; what is in use stays valid."""
+    for forget in _forgetters:
+        forget()
 
 
 def clear_caches() -> None:
     """Forget remembered programs, free idle memory, and delete compiled kernels, in memory and in `fxgrad.config.cache_dir`."""
     from fxgrad.compile import cache
 
-    forget_programs()
-    forget_buffers()
     cache.clear_caches()

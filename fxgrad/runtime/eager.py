@@ -23,6 +23,7 @@ from fxgrad.ir.types import Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
 from fxgrad.runtime import background
 from fxgrad.runtime.buffers import Block
+from fxgrad.runtime.caches import on_clear
 from fxgrad.runtime.matmul import product_call
 from fxgrad.runtime.tree import reduce_tree
 
@@ -91,6 +92,7 @@ prepared_tables: list[dict[Any, Any]] = []  # of functions that keep what `direc
 _calls: dict[Any, tuple[Callable, bool]] = {}  # by shapes and dtype characters, which hash faster than avals
 
 
+@on_clear
 def forget_operations() -> None:
     """Drop prepared operations (those in use stay valid)."""
     tables: list[dict[Any, Any]] = [_memo, _calls, *prepared_tables]

@@ -15,6 +15,7 @@ import numpy as np
 from fxgrad import errors, tree
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
+from fxgrad.runtime.caches import on_clear
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import Trace, leaked
 
@@ -172,6 +173,7 @@ def canonical(program: Program) -> Program:
     return found
 
 
+@on_clear
 def forget_programs() -> None:
     """Drop all remembered structures (fx.clear_caches)."""
     with _programs_lock:
