@@ -12,6 +12,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
+from typing import Any
 
 __all__ = ["MOST_JOBS", "submit", "wait"]
 
@@ -20,7 +22,6 @@ MOST_JOBS = 64  # waiting; what comes on top is refused and may be submitted aga
 _log = logging.getLogger("fxgrad")
 _state = threading.Condition()
 _jobs: dict[Hashable, tuple[str, Callable[[], None]]] = {}  # in order of submission
-_busy = threading.RLock()  # held during a job
 _thread: threading.Thread | None = None
 
 
@@ -34,7 +35,9 @@ def submit(key: Hashable, what: str, job: Callable[[], None]) -> bool:
             return False
         _jobs[key] = what, job
         if _thread is None:
-            thread = threading.Thread(target=_work, name="fxgrad-background", daemon=False)
+            from fxgrad.compile.store import lock  # here, not in the thread: a fork does not wait for an import
+
+            thread = threading.Thread(target=_work, args=(lock,), name="fxgrad-background", daemon=False)
             try:
                 thread.start()
             except RuntimeError:  # no more threads, or the interpreter is about to exit
@@ -44,7 +47,8 @@ def submit(key: Hashable, what: str, job: Callable[[], None]) -> bool:
         return True
 
 
-def _work() -> None:
+def _work(lock: AbstractContextManager[Any]) -> None:
+    """Jobs hold the compiler's lock, for which a fork waits: with another of our own the two could be taken in either order."""
     global _thread
     while True:
         with _state:
@@ -55,7 +59,7 @@ def _work() -> None:
                 return
             key, (what, job) = next(iter(_jobs.items()))
         try:
-            with _busy:
+            with lock:
                 job()
         except Exception:  # noqa: BLE001 - whatever it is, the program goes on as before
             _log.exception("fxgrad could not compile '%s' in the background; it goes on operation by operation", what)
@@ -72,18 +76,10 @@ def wait(timeout: float = 60.0) -> bool:
 
 def _after_in_child() -> None:
     """The child has no thread, and the queue was its parent's."""
-    global _state, _busy, _thread
-    _state, _busy, _thread = threading.Condition(), threading.RLock(), None
+    global _state, _thread
+    _state, _thread = threading.Condition(), None
     _jobs.clear()
 
 
-def _before_fork() -> None:
-    _busy.acquire()
-
-
-def _after_in_parent() -> None:
-    _busy.release()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+    os.register_at_fork(after_in_child=_after_in_child)
