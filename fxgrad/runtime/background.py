@@ -45,6 +45,7 @@ def submit(key: Hashable, what: str, job: Callable[[], None]) -> bool:
 
 
 def _work() -> None:
+    """Jobs hold the compiler's lock, for which a fork waits: with another of our own the two could be taken in either order."""
     global _thread
     while True:
         with _state:
@@ -55,7 +56,7 @@ def _work() -> None:
                 return
             key, (what, job) = next(iter(_jobs.items()))
         try:
-            with forks.busy:
+            with forks.compiling:
                 job()
         except Exception:  # noqa: BLE001 - whatever it is, the program goes on as before
             _log.exception("fxgrad could not compile '%s' in the background; it goes on operation by operation", what)

@@ -1,7 +1,7 @@
 """What a fork waits for: no child starts while a thread that it would not have holds a lock that it will want.
 
-These are the lock of compiling (and with it those of llvmlite and numba), the job of the background thread, and the locks of
-modules that are being imported: many of ours are only when they are needed.
+These are the lock of compiling (and with it those of llvmlite and numba; the background thread holds it during a job), and the
+locks of modules that are being imported: many of ours are only when they are needed.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ import threading
 import time
 from typing import Any
 
-__all__ = ["busy", "compiling"]
+__all__ = ["compiling"]
 
 _PATIENCE = 300.0  # seconds a fork waits for a compilation
 
 compiling = threading.RLock()  # held while anything is compiled
-busy = threading.RLock()  # held during a job of the background thread, which may compile
 _held = False
 _module_locks: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
 
 
 def _before() -> None:
     global _held
-    busy.acquire()
     until = time.monotonic() + _PATIENCE
     ours: set[str] = set()  # modules whose import this very thread is in
     while True:
@@ -50,19 +48,10 @@ def _being_imported() -> set[str]:
     return {name for name in list(_module_locks) if name.startswith("fxgrad.")}
 
 
-def _after_in_parent() -> None:
+def _after() -> None:
     if _held:
         compiling.release()
-    busy.release()
 
 
-def _after_in_child() -> None:
-    """The lock of compiling is this thread's; the background thread's went with it."""
-    global busy
-    if _held:
-        compiling.release()
-    busy = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+if hasattr(os, "register_at_fork"):  # the lock is the forking thread's, in the parent and in the child
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
