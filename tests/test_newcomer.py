@@ -81,7 +81,13 @@ def test_too_large_an_int_is_named() -> None:
     x = np.arange(3)
     with pytest.raises(OverflowError) as caught:
         fx.jit(lambda x, n: x + n)(x, 2**63)
-    assert "'<lambda>'" in parts(caught)[0]
+    assert "argument 'n' of the jitted '<lambda>'" in parts(caught)[0]
+    with pytest.raises(TypeError) as caught:
+        fx.jit(lambda k, x, *, w: x, static_argnums=0)(1, x, w={"b": [1.0, "no"]})
+    assert "argument 'w'['b'][1] of the jitted '<lambda>' is a str" in parts(caught)[0]
+    with pytest.raises(TypeError) as caught:
+        fx.jit(lambda k, x: x, static_argnums=0)(1, [x, "no"])
+    assert "argument 'x'[1] of the jitted '<lambda>' is a str" in parts(caught)[0]
     for f in (fnp.dot, fnp.array_equal, fnp.inner):
         with pytest.raises(OverflowError) as caught:
             f(x, 2**70)

@@ -222,7 +222,12 @@ class Jitted:
         dynamic = tuple(a for i, a in enumerate(args) if i not in statics)
         keywords = {k: v for k, v in kwargs.items() if k not in named}
         flat, structure = tree.flatten((dynamic, keywords))
-        pairs = [as_leaf(x, lambda: f"an argument of the jitted '{name_of(self._f)}'") for x in flat]
+        try:
+            pairs = [as_leaf(x, lambda: f"an argument of the jitted '{name_of(self._f)}'") for x in flat]
+        except errors.FxError:
+            moving = [i for i in range(len(args)) if i not in statics]
+            self._refuse_leaf((dynamic, keywords), [argument_names(self._f, args)[i] for i in moving])
+            raise
         avals = tuple(aval_of_leaf(x) for x, _ in pairs)
         weak = tuple(w for _, w in pairs)
         key = (structure, avals, weak, tuple((k, _Static(v)) for k, v in (*statics.items(), *sorted(named.items()))))
@@ -258,6 +263,16 @@ class Jitted:
                 if len(self._entries) > TRACES_KEPT:
                     self._entries.popitem(last=False)
             return entry, leaves, shape
+
+    def _refuse_leaf(self, given: tuple[tuple[Any, ...], dict[str, Any]], names: Sequence[str]) -> None:
+        """Raise what is wrong with a leaf of (positional arguments, keyword arguments) under its name: argument 'w'['bias']."""
+        for (group, first, *rest), x in tree.flatten_with_path(given)[0]:
+            name = names[first.key] if group.key == 0 else first.key
+            label = f"argument '{name}'{tree.path_string(tuple(rest))} of the jitted '{name_of(self._f)}'"
+            try:
+                as_leaf(x, lambda label=label: label)  # type: ignore[misc]
+            except errors.FxError as problem:
+                raise problem from None
 
     def _donated_leaves(self, structure: Structure, statics: dict[int, Any], leaves: Sequence[Any]) -> list[int]:
         """Which leaves belong to donated arguments (scalars have no memory to give)."""
