@@ -162,11 +162,6 @@ class Spec:
                 total = term if total is None else total + term
         return total
 
-    @property
-    def has_product(self) -> bool:
-        """Whether a library product is in it, whose bits depend on how it is batched."""
-        return any(s.op == "matmul" for s in self.steps)
-
     def __repr__(self) -> str:
         lines = [f"  v{n} = {i.dtype}{list(i.shape)}, seed {i.seed}" for n, i in enumerate(self.inputs)]
         for n, s in enumerate(self.steps, len(self.inputs)):
@@ -178,8 +173,8 @@ class Spec:
 class _Drawing:
     """A program being drawn: its steps and NumPy's values of them."""
 
-    def __init__(self, draw: Callable[[Any], Any], inputs: Sequence[Input], products: bool):
-        self.draw, self.products = draw, products
+    def __init__(self, draw: Callable[[Any], Any], inputs: Sequence[Input]):
+        self.draw = draw
         self.values: list[np.ndarray] = [i.array() for i in inputs]
         self.steps: list[Step] = []
 
@@ -346,8 +341,6 @@ class _Drawing:
         return i is not None and j is not None and self.append("pick", [i, j])
 
     def product(self) -> bool:
-        if not self.products:
-            return False
         i = self.value("f", lambda x: 0 < x.ndim < 3)
         if i is None:
             return False
@@ -372,13 +365,13 @@ def _broadcast(a: Shape, b: Shape) -> bool:
 
 
 @st.composite
-def specs(draw: Callable[[Any], Any], largest: int = 25, products: bool = True) -> Spec:
+def specs(draw: Callable[[Any], Any], largest: int = 25) -> Spec:
     """A program of 3 to `largest` operations over one to three arrays of one or two dtypes."""
     dtypes = draw(st.sampled_from([("float64",), ("float32",), ("float64", "float32")]))
     inputs = draw(
         st.lists(st.builds(Input, st.sampled_from(SHAPES), st.sampled_from(dtypes), st.integers(0, 9)), min_size=1, max_size=3)
     )
-    drawing = _Drawing(draw, inputs, products)
+    drawing = _Drawing(draw, inputs)
     for _ in range(draw(st.integers(3, largest))):
         drawing.step()
     floats = [i for i, x in enumerate(drawing.values) if x.dtype.kind == "f"]

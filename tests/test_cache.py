@@ -349,6 +349,34 @@ print("done")
     assert done.stdout.split() == ["done"], done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["fxgrad.compile.lower", "fxgrad.runtime.launch", "fxgrad.runtime.executor"])
+def test_a_child_forked_while_a_thread_compiles_the_executor_can_compile(tmp_path, moment):
+    """The cache is empty; the thread is importing our modules, or numba works for it. The child has neither's locks."""
+    script = f"""
+import faulthandler, os, sys, threading, time
+import numpy as np, fxgrad as fx, fxgrad.numpy as fnp
+x = np.linspace(0, 1, 7)
+def work(k):
+    assert np.array_equal(fx.jit(lambda x: fnp.tanh(x) * x + k)(x), fnp.tanh(x) * x + k)
+thread = threading.Thread(target=work, args=(1.0,))
+thread.start()
+while {moment!r} not in sys.modules:
+    time.sleep(0.001)
+assert thread.is_alive()
+child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(60, exit=True)
+    work(2.0)
+    os._exit(7)
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    command = [sys.executable, "-c", script]  # without -W error: Python warns of forks beside threads
+    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.split() == ["7"], done.stderr
+
+
 def test_import_does_not_load_the_compiler():
     script = "import sys, fxgrad; print('numba' in sys.modules, 'llvmlite' in sys.modules)"
     assert run_process("/tmp", script) == ["False", "False"]

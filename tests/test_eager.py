@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -288,6 +289,30 @@ def test_queue_is_bounded_and_takes_a_key_once() -> None:
     hold.set()
     assert background.wait()
     assert done == list(range(background.MOST_JOBS - 1))
+
+
+def test_plans_live_as_long_as_what_uses_them() -> None:
+    from fxgrad.runtime import launch
+
+    address = launch.address_of(np.arange(3))
+    plan = weakref.ref(address.array)
+    assert plan() is not None and address == plan().ctypes.data
+    del address
+    assert plan() is None
+    fnp.tanh(np.linspace(0, 1, 1013))
+    plans = [weakref.ref(a.array) for a in gc.get_objects() if isinstance(a, launch.Address) and 1013 in a.array]
+    assert len(plans) >= 2  # of the kernel, and what arguments it expects
+    eager.forget_operations()
+    gc.collect()
+    assert not any(plan() is not None for plan in plans)
+
+
+def test_variants_for_layouts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "_MOST_VARIANTS", 3)
+    x = np.linspace(-1, 1, 4096)
+    for _ in range(2):
+        for step in range(2, 9):
+            assert np.array_equal(fnp.tanh(x[::step][:509]), fnp.tanh(x[::step][:509].copy()))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

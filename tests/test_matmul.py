@@ -163,7 +163,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 3e38, -
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("shape", [(14, 1, 37), (14, 300, 37), (1, 300, 37), (37, 300, 1), (1, 900, 1), (1, 1, 1)])
+@pytest.mark.parametrize("shape", [(14, 1, 37), (14, 300, 37), (1, 300, 37), (37, 300, 1), (1, 900, 1), (2, 9000, 4), (1, 1, 1)])
 def test_special_values(dtype: np.dtype, shape: tuple[int, int, int]) -> None:
     """NaN, infinities, overflow, denormals; a block that is -0.0 stays so."""
     m, k, n = shape
@@ -224,10 +224,33 @@ def test_work_can_be_split_anywhere(shape: tuple[int, int, int], forms: list[str
     """Ranges of units of work, each run on its own, give together what one run gives."""
     m, k, n = shape
     a, b = values((3, m, k), FLOATS[0], 1), values((3, k, n), FLOATS[0], 2)
-    found = in_pieces(a, b, lambda extent: sorted({0, 1, extent // 3, extent // 2, extent - 1, extent}))
+    found = in_pieces(a, b, lambda extent: sorted([0, 1, 1, extent // 3, extent // 2, extent - 1, extent]))  # one is empty
     assert found[1] == forms
     assert_same_bits(found[0], reference(a, b))
     assert_same_bits(matmul(a, b), found[0])
+
+
+@pytest.mark.parametrize("right", [False, True], ids=["b", "b transposed"])
+@pytest.mark.parametrize("left", [False, True], ids=["a", "a transposed"])
+@pytest.mark.parametrize("dtype", [*FLOATS, INTEGERS[0]], ids=str)
+@pytest.mark.parametrize("shape", [(4, 9001, 5), (40, 8192, 30), (3, 10_000, 1), (20, 8448, 1), (1, 9000, 7), (60, 8200, 68)])
+def test_blocks_of_a_long_k_are_units_of_work(shape: tuple[int, int, int], dtype: np.dtype, left: bool, right: bool) -> None:
+    """Where the results are few; the last block may be short, and any may be computed by itself."""
+    m, k, n = shape
+    a, b = values((1, m, k), dtype, 1), values((1, k, n), dtype, 2)
+    a, b = (_columns_first(x) if turn else x for x, turn in ((a, left), (b, right)))
+    found, forms = in_pieces(a, b, lambda extent: list(range(extent + 1)))
+    assert forms[-1] == "sum of parts"
+    assert_same_bits(found, reference(a, b))
+    assert_same_bits(matmul(a, b), found)
+
+
+def test_results_with_gaps_are_not_sums_of_blocks_side_by_side() -> None:
+    """Rows of the result that lie apart, with others' memory between them."""
+    a, b, size = values((1, 4, 9000), FLOATS[0], 1), values((1, 9000, 5), FLOATS[0], 2), FLOATS[0].itemsize
+    strides = (Matrix(0, 0, 0, *x.strides[1:]) for x in (a, b))
+    runs = plan_product(Product(FLOATS[0], 1, 1, 4, 5, 9000, *strides, Matrix(0, 0, 0, 8 * size, size)))
+    assert "sum of parts" not in [r.kernel.form for r in runs]
 
 
 @pytest.mark.parametrize("right", [False, True], ids=["b", "b transposed"])

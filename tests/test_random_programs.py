@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from hypothesis import strategies as st
 
 import fxgrad as fx
 from fxgrad.testing.bits import assert_same_bits
+from tests import works
 from tests.numpy_programs import Spec, minimise, specs
 
 pytestmark = pytest.mark.fuzz
 
 EXAMPLES = int(os.environ.get("FXGRAD_FUZZ_EXAMPLES", "300"))
 SEED = int(os.environ.get("FXGRAD_FUZZ_SEED", "0"))
+Threads = Callable[[int], None]
 BATCHES = 4  # for the workers of pytest-xdist
 POLICIES = [
     fx.checkpoint_policies.nothing_saveable,
@@ -45,30 +48,26 @@ def forall(strategy: Any, check: Callable[..., None], batch: int) -> None:
     seed(SEED * BATCHES + batch)(wrapped)()
 
 
-def compiled_without_fusion(f: Callable[..., Any], *args: Any) -> Any:
-    fx.config.fusion = False
-    try:
-        return fx.jit(f)(*args)
-    finally:
-        fx.config.fusion = True
-
-
 # ---- what must hold ----------------------------------------------------------------------------------------------------
 
 
-def modes_agree(spec: Spec, rarely: bool) -> None:
-    """Operation by operation, compiled, compiled without fusion, and run from the trace."""
+def modes_agree(spec: Spec) -> None:
+    """Operation by operation, compiled, and run from the trace."""
     args = spec.arrays()
     before = [a.copy() for a in args]
     eager = spec.function(*args)
     assert_same_bits(fx.jit(spec.function)(*args), eager, "jit against eager")
     with fx.disable_jit():
         assert_same_bits(fx.jit(spec.function)(*args), eager, "the trace, op by op, against eager")
-    if rarely:
-        assert_same_bits(compiled_without_fusion(spec.function, *args), eager, "jit without fusion against eager")
     for i, x in zip(spec.outputs, eager, strict=True):
         assert x.dtype == spec.dtypes[i], f"v{i} is {x.dtype}, NumPy's {spec.dtypes[i]}"
     assert_same_bits(args, before, "operands, before and after")
+
+
+def threads_agree(spec: Spec, use_threads: Threads) -> None:
+    """The program with its gradient, fused and not, among any number of threads."""
+    args, numbers = spec.arrays(), tuple(range(len(spec.inputs)))
+    works.check([works.work("program", lambda *xs: (spec.function(*xs), fx.grad(spec.loss, numbers)(*xs)), *args)], use_threads)
 
 
 def gradients_agree(spec: Spec, way: int) -> None:
@@ -93,8 +92,6 @@ def gradients_agree(spec: Spec, way: int) -> None:
 
 def batches_agree(spec: Spec, way: int) -> None:
     """vmap against the loop: of the program, or of its gradient; of all inputs, or the first only."""
-    if spec.has_product:
-        return
     size, numbers = 3, tuple(range(len(spec.inputs)))
     mapped_inputs = [way % 2 == 0 or i == 0 for i in numbers]
     batches = [
@@ -161,19 +158,21 @@ def numpy_agrees(spec: Spec) -> None:
 # ---- tests -------------------------------------------------------------------------------------------------------------
 
 
-def check_all(spec: Spec, way: int) -> None:
+def check_all(spec: Spec, way: int, use_threads: Threads) -> None:
     """All that must hold of a program; the dear checks take turns."""
-    modes_agree(spec, way % 5 == 0)
+    modes_agree(spec)
+    if way % 5 == 0:
+        threads_agree(spec, use_threads)
     numpy_agrees(spec)
     gradients_agree(spec, way)
     if way % 3 != 1:
         batches_agree(spec, way)
 
 
-def problem(spec: Spec, way: int) -> Exception | None:
+def problem(spec: Spec, way: int, use_threads: Threads) -> Exception | None:
     try:
         with np.errstate(all="ignore"):  # operators on plain arrays are NumPy's, and it warns
-            check_all(spec, way)
+            check_all(spec, way, use_threads)
     except Exception as e:  # noqa: BLE001 - whatever a program raises, it is reported with the program
         return e
     return None
@@ -182,20 +181,20 @@ def problem(spec: Spec, way: int) -> Exception | None:
 _reported: dict[str, AssertionError] = {}  # hypothesis runs a failing example twice
 
 
-def check(drawn: tuple[Spec, int]) -> None:
+def check(drawn: tuple[Spec, int], use_threads: Threads) -> None:
     spec, way = drawn
     if repr(spec) in _reported:
         raise _reported[repr(spec)]
-    found = problem(spec, way)
+    found = problem(spec, way, use_threads)
     if found is None:
         return
-    least = minimise(spec, lambda s: type(problem(s, way)) is type(found), 60)
-    found = problem(least, way) or found
+    least = minimise(spec, lambda s: type(problem(s, way, use_threads)) is type(found), 60)
+    found = problem(least, way, use_threads) or found
     ir = fx.make_ir(least.function)(*least.arrays())
     _reported[repr(spec)] = AssertionError(f"{found}\nway {way} of\n{least!r}\n{ir}")
     raise _reported[repr(spec)] from found
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_random_programs(batch: int) -> None:
-    forall(st.tuples(specs(), st.integers(0, 59)), check, batch)
+def test_random_programs(batch: int, use_threads: Threads, cut_finely: None) -> None:
+    forall(st.tuples(specs(), st.integers(0, 59)), partial(check, use_threads=use_threads), batch)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fxgrad as fx
-from fxgrad.compile import cache, layout, lower, single
+from fxgrad.compile import cache, codegen, layout, lower, single
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Lit
 from fxgrad.kernels import reduction
@@ -28,22 +28,28 @@ BY_NAME = {c.name: c for c in CASES}
 Patch = pytest.MonkeyPatch
 
 
+_engines: list[Any] = []  # code lives as long as its engine, and somebody may still call it
+
+
 @pytest.fixture
 def forget(tmp_path: Path) -> Iterator[Callable[[], None]]:
     """A function that forgets programs and compiled kernels.
 
-    Kernels are kept under their text, which a planted body does not change: so every call begins a cache directory of its own.
+    Kernels are kept, on disk and linked, under their text, which a planted body does not change: so every call begins a cache
+    directory and an engine of its own.
     """
     before, calls = fx.config.cache_dir, iter(range(10))
 
     def do() -> None:
         forget_programs()
         cache.clear_caches(disk=False)
+        _engines.append(codegen._engine())
+        codegen._engine.cache_clear()
+        codegen._linked.clear()
         fx.config.cache_dir = str(tmp_path / str(next(calls)))
 
     yield do
-    forget_programs()
-    cache.clear_caches(disk=False)
+    do()
     fx.config.cache_dir = before
 
 

@@ -111,7 +111,7 @@ def first_calls(run: Run) -> Group:
     row = Row("what another batch size costs", {name: summary(found) for name, found in more.items()}, targets)
     run.add(group, row)
     group.notes += [
-        f"fxgrad's kernels are compiled or loaded in {what}; numba is imported in the first compiled call of the process.",
+        f"fxgrad's kernels are compiled or loaded in {what}; with an empty cache numba compiles the executor in the call before.",
         "The warm cache was filled by the process before. JAX runs without a persistent compilation cache, its default.",
     ]
     return group

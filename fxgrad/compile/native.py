@@ -1,8 +1,8 @@
 """Native functions that Python calls: written in Python, compiled by numba once, loaded without numba ever after.
 
-numba's import and registries cost half a second, which every process would pay for a few functions. So what numba made of them
-(the LLVM text its dispatchers show) is compiled to object code that the cache keeps, with entry points of our own. Arguments are
-64-bit integers, addresses most of them; so is the result.
+numba's import and its work cost most of a second, which every process would pay for a few functions. So what numba made of them
+(LLVM text, `words.py`) is compiled to object code that the cache keeps, with entry points of our own. Arguments are 64-bit
+integers, addresses most of them; so is the result.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any
 
 from fxgrad.compile import store
 
-__all__ = ["builtin", "load_native"]
+__all__ = ["ADDRESS", "FUNCTION", "WITHOUT_GIL", "builtin", "load_native"]
 
 _METH_FASTCALL = 0x0080
-_NOTHING = -2  # the status numba's functions answer when they return None
+ADDRESS, FUNCTION, WITHOUT_GIL = "address", "function", "function without the GIL"  # what a native function is wanted as
 _PYTHON = """
 declare i32 @PyErr_BadArgument()
-declare void @PyErr_BadInternalCall()
 declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
@@ -30,10 +29,11 @@ declare ptr @PyLong_FromLongLong(i64)
 """
 
 
-def load_native(unit: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """Native functions by name: built-in functions of what `@njit` made, addresses of what `@cfunc` made.
+def load_native(unit: str, make: Callable[[], Mapping[str, tuple[Any, str]]]) -> dict[str, Any]:
+    """Native functions by name: addresses of functions of C, or built-in functions.
 
-    `make` compiles them with numba, if the cache has no code yet; their source is part of the cache's key.
+    `make` imports them, each a `Routine` and what it is wanted as; they are compiled if the cache has no code yet. Their source
+    is part of the cache's key.
     """
     from fxgrad.compile.codegen import load_object
 
@@ -45,12 +45,12 @@ def load_native(unit: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, A
         _resolve(about["needs"])
         found = load_object(name, code, [f"{name}_{f}" for f in about["functions"]])
     return {
-        f: builtin(f, address) if kind == "njit" else address
+        f: address if kind == ADDRESS else builtin(f, address)
         for (f, kind), address in zip(about["functions"].items(), found, strict=True)
     }
 
 
-def _provide(name: str, make: Callable[[], Mapping[str, Any]]) -> bytes:
+def _provide(name: str, make: Callable[[], Mapping[str, tuple[Any, str]]]) -> bytes:
     with store.exclusive(name[2:]):
         data = store.read(name)
         if data is None:
@@ -59,54 +59,40 @@ def _provide(name: str, make: Callable[[], Mapping[str, Any]]) -> bytes:
     return data
 
 
-def _compile(name: str, functions: Mapping[str, Any]) -> bytes:
+def _compile(name: str, functions: Mapping[str, tuple[Any, str]]) -> bytes:
     from fxgrad.compile.codegen import compile_linked
+    from fxgrad.compile.words import N, compile_routines
 
-    modules, kinds = [], {}
-    for f, compiled in functions.items():
-        if hasattr(compiled, "native_name"):
-            kinds[f], target = "cfunc", compiled.native_name.removeprefix("cfunc.")
-            arity, returns = len(compiled._sig.args), str(compiled._sig.return_type) != "none"
-            modules += [compiled.inspect_llvm(), _c_entry(f"{name}_{f}", arity, returns, target)]
+    entries = [_PYTHON]
+    for f, (routine, kind) in functions.items():
+        arity = len(routine.sig.args)
+        arguments = ", ".join(f"i64 %a{i}" for i in range(arity))
+        returns = routine.sig.return_type == N
+        entries.append(f'declare {"i64" if returns else "void"} @"{routine.symbol}"({", ".join(["i64"] * arity)})\n')
+        called = f'@"{routine.symbol}"({arguments})'
+        call = f"  %value = call i64 {called}\n" if returns else f"  call void {called}\n  %value = add i64 0, 0\n"
+        if kind == ADDRESS:
+            entries.append(f'define i64 @"{name}_{f}"({arguments}) {{\n{call}  ret i64 %value\n}}\n')
         else:
-            (signature,) = compiled.signatures
-            kinds[f], target = "njit", compiled.overloads[signature].fndesc.llvm_func_name
-            entry = _python_entry(f"{name}_{f}", len(signature), bool(compiled.targetoptions.get("nogil")), target)
-            modules += [compiled.inspect_llvm(signature), entry]
-    code, needs = compile_linked(modules, [f"{name}_{f}" for f in functions])
+            entries.append(_python_entry(f"{name}_{f}", arity, call, kind == WITHOUT_GIL))
+    routines = compile_routines([routine for routine, _ in functions.values()])
+    code, needs = compile_linked([routines, "".join(entries)], [f"{name}_{f}" for f in functions])
+    kinds = {f: kind for f, (_, kind) in functions.items()}
     return json.dumps({"functions": kinds, "needs": needs}).encode() + b"\n" + code
 
 
-def _call(target: str, arity: int) -> tuple[str, str]:
-    """The declaration of a function with numba's convention, status = f(result, error, arguments...), and a call of it."""
-    types, values = ", i64" * arity, "".join(f", i64 %a{i}" for i in range(arity))
-    return f'declare i32 @"{target}"(ptr, ptr{types})\n', f'  %status = call i32 @"{target}"(ptr %result, ptr %error{values})\n'
-
-
-_ROOM = "  %result = alloca i64\n  %error = alloca ptr\n  store i64 0, ptr %result\n"
-
-
-def _c_entry(name: str, arity: int, returns: bool, target: str) -> str:
-    """A function with C's convention."""
-    declaration, call = _call(target, arity)
-    arguments = ", ".join(f"i64 %a{i}" for i in range(arity))
-    last = "  %value = load i64, ptr %result\n  ret i64 %value" if returns else "  ret void"
-    return f'{declaration}define {"i64" if returns else "void"} @"{name}"({arguments}) {{\n{_ROOM}{call}{last}\n}}\n'
-
-
-def _python_entry(name: str, arity: int, nogil: bool, target: str) -> str:
-    """A METH_FASTCALL function."""
-    declaration, call = _call(target, arity)
+def _python_entry(name: str, arity: int, call: str, without_gil: bool) -> str:
+    """A METH_FASTCALL function around a call that takes %a0, %a1, ... and gives %value."""
     read = "".join(
         f"  %p{i} = getelementptr ptr, ptr %args, i64 {i}\n  %o{i} = load ptr, ptr %p{i}\n"
         f"  %a{i} = call i64 @PyLong_AsLongLong(ptr %o{i})\n"
         for i in range(arity)
     )
-    if nogil:
+    if without_gil:
         call = f"  %state = call ptr @PyEval_SaveThread()\n{call}  call void @PyEval_RestoreThread(ptr %state)\n"
-    return f"""{_PYTHON}{declaration}
+    return f"""
 define ptr @"{name}"(ptr %self, ptr %args, i64 %count) {{
-{_ROOM}  %fits = icmp eq i64 %count, {arity}
+  %fits = icmp eq i64 %count, {arity}
   br i1 %fits, label %read, label %wrong
 wrong:
   %ignored = call i32 @PyErr_BadArgument()
@@ -118,16 +104,7 @@ read:
 failed:
   ret ptr null
 run:
-{call}  %done = icmp eq i32 %status, 0
-  %nothing = icmp eq i32 %status, {_NOTHING}
-  %fine = or i1 %done, %nothing
-  br i1 %fine, label %answer, label %broken
-broken:
-  call void @PyErr_BadInternalCall()
-  ret ptr null
-answer:
-  %value = load i64, ptr %result
-  %object = call ptr @PyLong_FromLongLong(i64 %value)
+{call}  %object = call ptr @PyLong_FromLongLong(i64 %value)
   ret ptr %object
 }}
 """

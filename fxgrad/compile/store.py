@@ -16,7 +16,6 @@ import platform
 import re
 import shutil
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -25,42 +24,26 @@ from pathlib import Path
 import numpy as np
 
 from fxgrad.kernels.spec import KERNEL_FORMAT
+from fxgrad.runtime.forks import compiling as lock
 
 __all__ = ["cache_directory", "clear", "discard", "exclusive", "lock", "read", "write"]
 
 _UNUSED = 30 * 86400.0  # seconds after which another environment's directory is removed
 _ABANDONED = 3600.0  # seconds after which a half-written file belongs to nobody
 _PATIENCE = 20.0  # seconds to wait for another process that compiles the same
-_FORK_PATIENCE = 300.0  # seconds a fork waits for a compilation: numba's, once for a machine, may take half a minute
 _SLOTS = 16
 _written = 0  # bytes since the last look at the space in use; 0 before the first
 _warned = False  # that nothing can be written
 _environment_key: str | None = None
 _touched: set[Path] = set()
-_forking = False
-
-lock = threading.RLock()  # held while anything is compiled
-
-
-def _before_fork() -> None:
-    """No child starts while a lock, ours or llvmlite's, is held by a thread it would not have."""
-    global _forking
-    _forking = lock.acquire(timeout=_FORK_PATIENCE)
-
-
-def _after_fork() -> None:
-    if _forking:
-        lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    import logging  # noqa: F401 - numba logs, and logging's own lock must be taken after ours at a fork, as it is in compiling
-
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _environment() -> str:
-    """Hash of all that machine code depends on beside a kernel's text: versions, CPU, and the code that generates it."""
+    """Hash of all that machine code depends on beside a kernel's text: versions, CPU, and the code that generates it.
+
+    numba's version is not looked up, which would cost a sixth of a warm start. Each of its minor versions wants one of llvmlite,
+    which is in the key; between patch releases the executor's code stays what it was, tested and independent of numba.
+    """
     global _environment_key
     if _environment_key is None:
         import llvmlite

@@ -12,6 +12,9 @@ Work is counted in units of rows (or columns) of one batch, and may be split any
 as wide as the register block: by a kernel of its own, once for all rows and threads, or, small ones, along the way. For every
 block of columns and of k every panel of rows of a, packed or not, stays in the first-level cache while b's stream past it.
 
+With `cut` in the plan the inner batches are the blocks of one k: a product of few results and a long k, whose blocks' sums are
+added by a `SumKernel`.
+
 Packed, b is `panels`: for each batch and each block of k one panel after the other, in each of which the columns of one k lie
 side by side. The memory begins at the first multiple of 64 bytes.
 """
@@ -35,7 +38,7 @@ PLAN = (
     "a_offset", "a_outer", "a_inner", "a_row", "a_column",
     "b_offset", "b_outer", "b_inner", "b_row", "b_column",
     "c_offset", "c_outer", "c_inner", "c_row", "c_column",
-    "by_columns", "pack_a", "pack_b", "parts", "stretch", "panels_outer", "panels_inner", "panels_block",
+    "by_columns", "pack_a", "pack_b", "parts", "cut", "stretch", "panels_outer", "panels_inner", "panels_block",
 )  # fmt: skip
 MATVEC_ROWS = 16
 DOT_BLOCKS = 256  # of a dot product whose blocks' sums are added by the kernel that computes them

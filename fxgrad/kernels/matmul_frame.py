@@ -34,6 +34,7 @@ class Frame:
         b, (_, plan, self.lo, self.hi) = self.b, self.fn.args
         self.dtype, self.k_block, self.size = dtype, k_block, dtype.itemsize
         self.p = {f: b.load(b.gep(plan, [i64(i)], source_etype=I64), typ=I64) for i, f in enumerate(PLAN)}
+        self.whole_k = self.p["k"]
         self.arrays = {n: at(b, self.pointer(i64(i)), self.p[f"{n}_offset"]) for i, n in enumerate(operands)}
 
     def pointer(self, i: ir.Value) -> ir.Value:
@@ -41,11 +42,16 @@ class Frame:
         return self.b.load(self.b.gep(self.fn.args[0], [i], source_etype=PTR), typ=PTR)
 
     def open_batches(self) -> tuple[Loop, ir.Value, ir.Value]:
-        """Open the loop over the batches in the range of work: the loop, and the first and last unit but one of the batch."""
+        """Open the loop over the batches in the range of work: the loop, and the first and last unit but one of the batch.
+
+        From here on the plan's k is that of the batch.
+        """
         b, p = self.b, self.p
         loop, low, high = parts_of_batches(b, self.lo, self.hi, p["units"])
         self.outer = b.sdiv(loop.i, p["inner"])
         self.inner = b.sub(loop.i, b.mul(self.outer, p["inner"]))
+        block = smaller(b, b.sub(self.whole_k, b.mul(self.inner, i64(self.k_block))), i64(self.k_block))
+        p["k"] = b.select(b.icmp_signed("!=", p["cut"], i64(0)), block, self.whole_k)
         for name, x in self.arrays.items():
             place = Place(self.batch(x, name), p[f"{name}_row"], p[f"{name}_column"])
             setattr(self, {"a": "x", "b": "y", "c": "z"}[name], place)

@@ -30,6 +30,7 @@ SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int6
 _ROWS, _COLUMNS = 24, 32  # in a unit of work: multiples of every register block
 _COMPUTED, _STREAMED = 1 << 19, 1 << 14  # multiply-adds that are worth a thread, of operands in registers or from memory
 _WHOLE = 1 << 21  # those of a batch that is one unit of work
+_FEW, _LONG = 4096, 8192  # results; from which k on blocks of k are shared, since so few results are not
 _THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on it pays apart, and there is enough to share in rows
 _IN_PLACE_BYTES = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
 
@@ -98,6 +99,9 @@ def plan_product(product: Product) -> list[Run]:
     pointers = "bac" if swapped else "abc"
     if p.m == p.n == 1 and p.a.column == p.b.row == size:
         return _dot(p, pointers)
+    whole = p.m == 1 or p.c.row == p.n * size
+    if p.outer * p.inner == 1 and p.m * p.n <= _FEW and p.k >= _LONG and whole:
+        return _cut(p, pointers)
     if p.n == 1 < p.m and _suits_matvec(p):
         count = -(-p.m // MATVEC_ROWS)
         grain = _grain(MATVEC_ROWS * p.k, _STREAMED)
@@ -119,6 +123,28 @@ def _dot(p: Product, pointers: str) -> list[Run]:
     )
     units = {"extent": batches, "units": 1, "unit": 1, "grain": _grain(blocks, _STREAMED)}
     return [first, Run(SumKernel(p.dtype), _fields(p._replace(k=blocks, a=parts), units), "pc")]
+
+
+def _cut(p: Product, pointers: str) -> list[Run]:
+    """Few results of a long k: the sums of its blocks, which any number of threads can compute, then the sums of these."""
+    block, size, results = block_length(p.dtype), p.dtype.itemsize, p.m * p.n
+    blocks = -(-p.k // block)
+    a, b = p.a._replace(inner=block * p.a.column), p.b._replace(inner=block * p.b.row)
+    parts = Matrix(0, 0, results * size, p.n * size, size)
+    grain = min(_grain(block * results, _COMPUTED), _grain(block * (p.m + p.n), _STREAMED))
+    one = p._replace(inner=blocks, k=block, a=a, b=b, c=parts)
+    vector = p.n == 1 and _suits_matvec(one)
+    values = {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS} if vector else {"units": 1, "unit": p.m} | _ways(one)
+    values |= {"extent": blocks * values["units"], "grain": grain * values["units"], "k": p.k, "cut": 1}
+    first = Run(
+        MatvecKernel(p.dtype) if vector else MatmulKernel(p.dtype),
+        _fields(one, values),
+        pointers[:2] + "p",
+        blocks * results * size,
+    )
+    units = {"extent": 1, "units": 1, "unit": results, "grain": 0}
+    total = p._replace(m=1, n=results, k=blocks, a=Matrix(0, 0, 0, size, results * size))
+    return [first, Run(SumKernel(p.dtype), _fields(total, units), "pc")]
 
 
 def _grain(multiply_adds: int, worth: int) -> int:
@@ -157,16 +183,21 @@ def _suits_matvec(p: Product) -> bool:
 
 def _matmul(p: Product, swapped: bool) -> list[Run]:
     units = _units(p)
-    way = _packing(p)
-    stretch = p.n if way == IN_PLACE else min(p.n, _packed_bytes() // (block_length(p.dtype) * p.dtype.itemsize))
-    pack_a = p.a.column != p.dtype.itemsize and p.n > (128 if p.a.row == p.dtype.itemsize else 32)
-    values = units | {"pack_a": pack_a, "pack_b": way, "stretch": stretch}
-    if way != APART:
+    values = units | _ways(p)
+    if values["pack_b"] != APART:
         return [Run(MatmulKernel(p.dtype), _fields(p, values), "bac" if swapped else "abc", rows=_rows(p, units, swapped))]
     packing, strides = _apart(p)
     order, rows = "bapc" if swapped else "abpc", _rows(p, units, swapped)
     product = Run(MatmulKernel(p.dtype), _fields(p, values | strides), order, rows=rows)
     return [packing._replace(pointers="ap" if swapped else "bp"), product]
+
+
+def _ways(p: Product) -> dict[str, int]:
+    """What is packed, and how much of b at a time."""
+    way = _packing(p)
+    stretch = p.n if way == IN_PLACE else min(p.n, _packed_bytes() // (block_length(p.dtype) * p.dtype.itemsize))
+    pack_a = p.a.column != p.dtype.itemsize and p.n > (128 if p.a.row == p.dtype.itemsize else 32)
+    return {"pack_a": pack_a, "pack_b": way, "stretch": stretch}
 
 
 def _units(p: Product) -> dict[str, int]:

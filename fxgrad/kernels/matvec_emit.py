@@ -7,12 +7,11 @@ rows are contiguous along the results is streamed row by row over sums that stay
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.kernels.loops import I8, I32, I64, PTR, Lanes, Loop, i64, memory_type
+from fxgrad.kernels.loops import I1, I8, I32, I64, PTR, Lanes, Loop, i64, memory_type
 from fxgrad.kernels.matmul import DOT_BLOCKS, MATVEC_ROWS
 from fxgrad.kernels.matmul_frame import Frame, repair_function
 from fxgrad.kernels.matmul_tile import (
@@ -20,6 +19,7 @@ from fxgrad.kernels.matmul_tile import (
     Tile,
     at,
     concatenate,
+    helper_function,
     prefetch,
     register_block,
     smaller,
@@ -33,7 +33,11 @@ __all__ = ["emit_dot", "emit_matvec", "emit_sum"]
 _QUAD = 16  # bytes
 _ROWS_AT_ONCE = 8  # rows streamed together over the sums
 _SPAN = 8192  # bytes of the sums streamed over
-_TOGETHER, _LEFT = 16, 8  # blocks of a dot product whose chains run together: while there are many, and at the end
+_FAR = 1 << 20  # bytes of a vector that is read from beyond the second-level cache
+_TOGETHER = 8  # blocks of a dot product whose lines are read together
+_APART = (
+    1 << 14
+)  # bytes of the blocks whose chains run side by side: with more, lines on one set of the cache drive each other out
 
 
 class _Frame(Frame):
@@ -60,15 +64,17 @@ class _Turned:
 
     def load(self, place: Callable[[int], ir.Value]) -> list[list[ir.Value]]:
         """For each of the next `quad` k, the vectors of all groups; `place(i)` is where chain i stands."""
-        part, columns = Lanes(self.b, self.quad), []
-        for g in range(self.groups):
-            first = g * self.width
-            rows = [
-                concatenate(self.b, [part.load(place(first + p + i), self.dtype) for p in range(0, self.width, self.quad)])
-                for i in range(self.quad)
-            ]
-            columns.append(transpose_quads(self.b, rows, self.quad))
+        columns = [self.columns(g, place) for g in range(self.groups)]
         return [list(c) for c in zip(*columns, strict=True)]
+
+    def columns(self, group: int, place: Callable[[int], ir.Value]) -> list[ir.Value]:
+        """The vectors of one group, for each of the next `quad` k."""
+        part, first = Lanes(self.b, self.quad), group * self.width
+        rows = [
+            concatenate(self.b, [part.load(place(first + p + i), self.dtype) for p in range(0, self.width, self.quad)])
+            for i in range(self.quad)
+        ]
+        return transpose_quads(self.b, rows, self.quad)
 
     def load_one(self, place: Callable[[int], ir.Value]) -> list[ir.Value]:
         """The vectors of all groups for one k."""
@@ -211,16 +217,19 @@ class _Dot(_Frame):
 
     def emit(self) -> ir.Function:
         b, size, k = self.b, i64(self.size), self.p["k"]
-        self.pitch = self.k_block * self.size
+        self.most = _APART // (self.k_block * self.size)
         self.full = b.sdiv(k, i64(self.k_block))
         self.rest = b.sub(k, b.mul(self.full, i64(self.k_block)))
         count = b.add(self.full, b.zext(b.icmp_signed(">", self.rest, i64(0)), I64))
         apart = b.icmp_signed("!=", self.p["parts"], i64(0))
         waiting = self.stack(DOT_BLOCKS * self.size)
+        self.running, self.offsets = self.stack(self.most * self.size), self.stack(self.most * 8)
+        self.lines = lines_function(self.fn.module, self.dtype, self.k_block)
         batches, low, high = self.open_batches()
         first, stop = b.select(apart, low, i64(0)), b.select(apart, high, count)
         self.sums = b.select(apart, self.z.start, waiting)
-        self._tail(self._groups(first, stop), stop)
+        self.far = b.icmp_signed(">", k, i64(_FAR // self.size))
+        self._passes(first, stop)
         self._repair(first, stop)
         with b.if_then(b.not_(apart)):
             t = memory_type(self.dtype)
@@ -233,81 +242,64 @@ class _Dot(_Frame):
         b.ret_void()
         return self.fn
 
-    def _groups(self, first: ir.Value, stop: ir.Value) -> ir.Value:
-        """Whole groups of whole blocks; the block after them. Meanwhile the next group's memory is asked for, in its order."""
-        b, chains = self.b, _Turned(self.b, self.dtype, _TOGETHER)
-        last = b.sub(smaller(b, stop, self.full), i64(_TOGETHER - 1))
-        groups = Loop(b, first, last, _TOGETHER)
-        starts = [at(b, v.start, b.mul(groups.i, i64(self.pitch))) for v in (self.x, self.y)]
-        loop = Loop(b, i64(0), i64(self.k_block), chains.quad, [*starts, *chains.zeros])
-        p, q, sums = loop.carried[0], loop.carried[1], loop.carried[2:]
-        done = b.mul(loop.i, i64(_TOGETHER * self.size))
-        for line in range(0, _TOGETHER * _QUAD, LINE):
-            for source in starts:
-                prefetch(b, at(b, at(b, source, done), _TOGETHER * self.pitch + line))
-        left, right = (chains.load(partial(self._block, v)) for v in (p, q))
-        for r, s in zip(left, right, strict=True):
-            sums = chains.chain(r, s, sums)
-        loop.end([at(b, p, _QUAD), at(b, q, _QUAD), *sums])
-        for g, total in enumerate(loop.carried[2:]):
-            b.store(total, self._sum(b.add(groups.i, i64(g * chains.width))), align=self.size)
-        groups.end()
-        return groups.i
+    def _passes(self, first: ir.Value, stop: ir.Value) -> None:
+        """The blocks, in passes of about equally many; the last block may be shorter than the others.
 
-    def _block(self, start: ir.Value, i: int) -> ir.Value:
-        return at(self.b, start, i * self.pitch)
+        A short block's sum is stored when its whole lines have ended, and the k after them are added by themselves; from there on
+        its lane follows the block before.
+        """
+        b, most = self.b, i64(self.most)
+        left = b.sub(stop, first)
+        left = b.select(b.icmp_signed("<", left, i64(1)), i64(1), left)  # an empty range has no passes either way
+        several = b.sdiv(b.add(left, i64(self.most - 1)), most)
+        share = b.sdiv(b.add(left, b.sub(several, i64(1))), several)
+        share = b.and_(b.add(share, i64(_TOGETHER - 1)), i64(-_TOGETHER))
+        loop = Loop(b, first, stop, None)
+        start = loop.i
+        end, whole = smaller(b, stop, b.add(start, share)), smaller(b, stop, self.full)
+        count = b.sub(end, start)
+        short = b.icmp_signed(">", end, whole)
+        middle = b.select(short, b.and_(self.rest, i64(-(LINE // self.size))), i64(self.k_block))
+        lanes = Lanes(b, self.most)
+        b.store(ir.Constant(lanes.vector_type(self.dtype), None), self.running, align=self.size)
+        self._run(start, count, (i64(0), middle))
+        with b.if_then(short):
+            self._last(b.sub(self.full, start), middle)
+            before = b.sub(self.full, start)
+            with b.if_then(b.icmp_signed(">", before, i64(0))):
+                self._run(start, before, (middle, i64(self.k_block)))
+        self._store(start, smaller(b, end, whole))
+        loop.end([], b.add(start, share))
+
+    def _run(self, start: ir.Value, count: ir.Value, k: tuple[ir.Value, ir.Value]) -> None:
+        """Chains of `count` blocks, over part of their k; lanes beyond follow the last."""
+        b, last = self.b, self.b.sub(count, i64(1))
+        pitch = i64(self.k_block * self.size)
+        t = ir.VectorType(I64, self.most)
+        lane, splat = ir.Constant(t, list(range(self.most))), ir.Constant(ir.VectorType(I32, self.most), None)
+        most = b.shuffle_vector(b.insert_element(ir.Constant(t, ir.Undefined), last, ir.Constant(I32, 0)), lane, splat)
+        block = b.select(b.icmp_signed("<", lane, most), lane, most)
+        b.store(b.mul(block, ir.Constant(t, [self.k_block * self.size] * self.most)), self.offsets, align=LINE)
+        groups = b.sdiv(b.add(count, i64(_TOGETHER - 1)), i64(_TOGETHER))
+        here = b.add(b.mul(start, pitch), b.mul(k[0], i64(self.size)))
+        x, y = (at(b, v.start, here) for v in (self.x, self.y))
+        b.call(self.lines, [x, y, self.offsets, self.running, groups, b.sub(k[1], k[0]), self.far])
 
     def _sum(self, block: ir.Value) -> ir.Value:
         return at(self.b, self.sums, self.b.mul(block, i64(self.size)))
 
-    def _tail(self, first: ir.Value, stop: ir.Value) -> None:
-        """The blocks left, some at a time, the last block again where there are fewer; it may be shorter than the others.
+    def _store(self, start: ir.Value, stop: ir.Value) -> None:
+        """The running sums are those of the blocks from `start` to `stop`."""
+        lanes = Lanes(self.b, self.most)
+        sums = lanes.load(self.running, self.dtype)
+        store_masked(lanes, sums, self._sum(start), self.dtype, lanes.mask(self.b.sub(stop, start)))
 
-        A short block's sum is stored when it has ended, but for its last k, fewer than a quad, which are added by themselves;
-        from there on its lane follows another block.
-        """
-        b, chains = self.b, _Turned(self.b, self.dtype, _LEFT)
-        groups = Loop(b, first, stop, _LEFT)
-        whole = smaller(b, stop, self.full)
-        short = b.icmp_signed(">", b.sub(smaller(b, stop, b.add(groups.i, i64(_LEFT))), whole), i64(0))
-        quads = b.and_(self.rest, i64(-chains.quad))
-        middle = b.select(short, quads, i64(self.k_block))
-        sums = self._some(chains, groups.i, b.sub(stop, i64(1)), (i64(0), middle), chains.zeros)
-        self._store(chains, sums, groups.i, stop)
-        end = b.select(b.icmp_signed("<", groups.i, whole), i64(self.k_block), middle)
-        sums = self._some(chains, groups.i, b.sub(whole, i64(1)), (middle, end), sums)
-        self._store(chains, sums, groups.i, whole)
-        with b.if_then(short):
-            self._last(quads)
-        groups.end()
-
-    def _some(
-        self, chains: _Turned, block: ir.Value, last: ir.Value, k: tuple[ir.Value, ir.Value], sums: Sequence[ir.Value]
-    ) -> list[ir.Value]:
-        """Chains of the blocks from `block` to `last`, over part of their k."""
-        b = self.b
-        places = [b.mul(smaller(b, b.add(block, i64(i)), last), i64(self.pitch)) for i in range(_LEFT)]
-        loop = Loop(b, *k, chains.quad, sums)
-        totals, here = loop.carried, b.mul(loop.i, i64(self.size))
-        sides = [at(b, v.start, here) for v in (self.x, self.y)]
-        left, right = (chains.load(partial(_moved, b, v, places)) for v in sides)
-        for r, s in zip(left, right, strict=True):
-            totals = chains.chain(r, s, totals)
-        loop.end(totals)
-        return loop.carried
-
-    def _store(self, chains: _Turned, sums: Sequence[ir.Value], block: ir.Value, stop: ir.Value) -> None:
-        """The sums of the blocks from `block` on, but none from `stop` on."""
-        b, tile = self.b, chains.tile
-        for g, total in enumerate(sums):
-            start = b.add(block, i64(g * chains.width))
-            store_masked(tile.lanes, total, self._sum(start), self.dtype, tile.lanes.mask(b.sub(stop, start)))
-
-    def _last(self, k: ir.Value) -> None:
-        """The short block's chain from k on."""
+    def _last(self, lane: ir.Value, k: ir.Value) -> None:
+        """The short block's chain from k on, which stands in a lane."""
         b, t, place = self.b, memory_type(self.dtype), self._sum(self.full)
         one, start = Tile(b, self.dtype, 1, 1, 1), b.mul(self.full, i64(self.k_block))
-        loop = Loop(b, k, self.rest, 1, [b.load(place, typ=t, align=self.size)])
+        so_far = b.load(at(b, self.running, b.mul(lane, i64(self.size))), typ=t, align=self.size)
+        loop = Loop(b, k, self.rest, 1, [so_far])
         offset = b.mul(b.add(start, loop.i), i64(self.size))
         p, q = (b.load(at(b, v.start, offset), typ=t, align=self.size) for v in (self.x, self.y))
         vectors = [b.bitcast(v, ir.VectorType(t, 1)) for v in (p, q, loop.carried[0])]
@@ -331,8 +323,41 @@ class _Dot(_Frame):
             blocks.end()
 
 
-def _moved(b: ir.IRBuilder, start: ir.Value, offsets: Sequence[ir.Value], i: int) -> ir.Value:
-    return at(b, start, offsets[i])
+def lines_function(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Function:
+    """lines(x, y, offsets, sums, groups, length, far): chains of `groups` times `_TOGETHER` blocks over `length` k, whole lines.
+
+    A line of each block is used up before the next is touched: blocks lie powers of two apart, on few sets of the first-level
+    cache. Meanwhile memory after that of the blocks is asked for, in its order, into the second level.
+    """
+    name = f"fx_product_lines_{dtype.name}"
+    fn, b = helper_function(module, name, [PTR, PTR, PTR, PTR, I64, I64, I1])
+    x, y, offsets, sums, groups, length, far = fn.args
+    chains, step = _Turned(b, dtype, _TOGETHER), i64(LINE)
+    pitch, lanes = k_block * dtype.itemsize, _TOGETHER * dtype.itemsize
+    after = b.mul(groups, i64(_TOGETHER * pitch))
+    lines = Loop(b, i64(0), length, LINE // dtype.itemsize, [x, y, at(b, x, after), at(b, y, after)])
+    sides, ahead = lines.carried[:2], lines.carried[2:]
+    asking = Loop(b, i64(0), b.select(far, groups, i64(0)), 1, ahead)
+    for source in asking.carried:
+        for i in range(_TOGETHER):
+            prefetch(b, at(b, source, i * LINE))
+    asking.end([at(b, v, _TOGETHER * LINE) for v in asking.carried])
+    loop = Loop(b, i64(0), groups, 1, [offsets, sums])
+    table, place = loop.carried
+    moved = [b.load(at(b, table, i * 8), typ=I64, align=8) for i in range(_TOGETHER)]
+    for g in range(chains.groups):
+        spot = at(b, place, g * chains.width * dtype.itemsize)
+        total = chains.tile.lanes.load(spot, dtype)
+        for part in range(0, LINE, _QUAD):
+            places = ([at(b, at(b, v, m), part) for m in moved] for v in sides)
+            left, right = (chains.columns(g, p.__getitem__) for p in places)
+            for p, q in zip(left, right, strict=True):
+                total = chains.tile.multiply_add(p, q, total)
+        b.store(total, spot, align=dtype.itemsize)
+    loop.end([at(b, table, _TOGETHER * 8), at(b, place, lanes)])
+    lines.end([*(at(b, v, step) for v in sides), *asking.carried])
+    b.ret_void()
+    return fn
 
 
 class _Sum(_Frame):

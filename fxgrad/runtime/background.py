@@ -1,8 +1,7 @@
 """Work done beside the program: compiling what is hot, so that nobody waits for it.
 
 One thread at a time takes jobs from a bounded queue and ends when the queue is empty. It is not a daemon: at exit the interpreter
-waits for the job at hand (LLVM must not be torn down under it) and drops the others. `os.fork` waits for the job too, because a
-child would inherit the compiler's locks held by a thread that it does not have.
+waits for the job at hand (LLVM must not be torn down under it) and drops the others. `os.fork` waits for the job too: `forks.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 
+from fxgrad.runtime import forks
+
 __all__ = ["MOST_JOBS", "submit", "wait"]
 
 MOST_JOBS = 64  # waiting; what comes on top is refused and may be submitted again
@@ -20,7 +21,6 @@ MOST_JOBS = 64  # waiting; what comes on top is refused and may be submitted aga
 _log = logging.getLogger("fxgrad")
 _state = threading.Condition()
 _jobs: dict[Hashable, tuple[str, Callable[[], None]]] = {}  # in order of submission
-_busy = threading.RLock()  # held during a job
 _thread: threading.Thread | None = None
 
 
@@ -55,7 +55,7 @@ def _work() -> None:
                 return
             key, (what, job) = next(iter(_jobs.items()))
         try:
-            with _busy:
+            with forks.busy:
                 job()
         except Exception:  # noqa: BLE001 - whatever it is, the program goes on as before
             _log.exception("fxgrad could not compile '%s' in the background; it goes on operation by operation", what)
@@ -72,18 +72,10 @@ def wait(timeout: float = 60.0) -> bool:
 
 def _after_in_child() -> None:
     """The child has no thread, and the queue was its parent's."""
-    global _state, _busy, _thread
-    _state, _busy, _thread = threading.Condition(), threading.RLock(), None
+    global _state, _thread
+    _state, _thread = threading.Condition(), None
     _jobs.clear()
 
 
-def _before_fork() -> None:
-    _busy.acquire()
-
-
-def _after_in_parent() -> None:
-    _busy.release()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+    os.register_at_fork(after_in_child=_after_in_child)

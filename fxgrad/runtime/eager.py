@@ -36,6 +36,7 @@ _HALF = np.dtype(np.float16)
 _SINGLE = np.dtype(np.float32)
 _memo: dict[Any, Callable] = {}
 MEMO_LIMIT = 1 << 16
+_MOST_VARIANTS = 256  # layouts of the operands of one operation
 
 
 def _memo_key(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Any:
@@ -48,7 +49,7 @@ def operation(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) ->
     found = _memo.get(key)
     if found is None:
         if len(_memo) >= MEMO_LIMIT:  # a program that meets ever new shapes; what is in use is made again
-            _memo.clear()
+            forget_operations()
         found = _memo[key] = _make(prim, avals, params)
     return found
 
@@ -270,6 +271,7 @@ def _reduce_call(prim: Primitive, x: Aval, params: dict[str, Any], out: Aval) ->
 
 def _kernel_call(avals: Sequence[Aval], out: Aval, variant: Callable, otherwise: Callable | None = None) -> Callable:
     """Call of a kernel that looks at the arrays' layout natively; the usual one is C-contiguous."""
+    from fxgrad.compile.cache import Recent
     from fxgrad.compile.layout import contiguous
     from fxgrad.runtime.launch import expected_table, launch, launch_checked
 
@@ -277,21 +279,22 @@ def _kernel_call(avals: Sequence[Aval], out: Aval, variant: Callable, otherwise:
     if usual is None:
         assert otherwise is not None
         return otherwise
-    variants: dict[Any, tuple[int, int] | None] = {}
+    variants = Recent(_MOST_VARIANTS)
 
     def slow(*arrays: Any) -> Any:
         operands = [_readable(a, aval) for a, aval in zip(arrays, avals, strict=True)]
         key = tuple([a.strides for a in operands])
-        if key not in variants:
-            variants[key] = variant(key)
-        found = variants[key]
+        found = variants.get(key, usual)
+        if found is usual:  # not met lately
+            found = variants[key] = variant(key)
         if found is None:
             assert otherwise is not None
             return otherwise(*operands)
         result = np.empty(out.shape, out.dtype)
         operands.append(result)
         t = tuple(operands)
-        launch(*found, id(t))
+        kernel, plan = found
+        launch(kernel, plan, id(t))
         return result
 
     scalars = tuple(i for i, a in enumerate(avals) if a.shape == ())

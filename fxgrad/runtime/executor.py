@@ -16,8 +16,9 @@ fields of a chunk it owns or nothing. Workers spin briefly for the next job, the
 
 from __future__ import annotations
 
-from numba import cfunc, njit, types
+from numba import types
 
+from fxgrad.compile.native import ADDRESS, FUNCTION, WITHOUT_GIL
 from fxgrad.runtime.intrinsics import (
     add,
     byte,
@@ -27,6 +28,7 @@ from fxgrad.runtime.intrinsics import (
     field,
     half,
     load,
+    nth,
     pause,
     procedure,
     routine,
@@ -94,6 +96,7 @@ from fxgrad.runtime.table import (
     TEAM,
     TEAM_SETTINGS,
     THREADS,
+    TICKET,
     UNFIT,
     UNIT,
     UNITS,
@@ -104,7 +107,6 @@ from fxgrad.runtime.table import (
     WORK,
 )  # fmt: skip
 
-EXPORTS = ("work", "call", "launch_checked", "control_team", "fill_kernel", "copy_kernel")
 N, I = types.intp, types.int32
 
 save_thread = external("PyEval_SaveThread", (), N)
@@ -128,21 +130,21 @@ USABLE = 0x0001 | 0x0100  # C-contiguous, aligned
 TUPLE_SIZE, TUPLE_ITEMS = 16, 24
 
 
-@routine
+@routine(inline=True)
 def nanoseconds(settings, scratch):
     clock_gettime(field(settings, CLOCK), scratch)
-    return word(scratch) * 1_000_000_000 + word(scratch + 8)
+    return word(scratch) * 1_000_000_000 + field(scratch, 1)
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------------
 
 
-@routine
+@routine(inline=True)
 def unfit(items, expected):
     """Whether an object is not what is expected: an ndarray itself, of this dtype object and shape, usable in place."""
     count, kind = field(expected, 0), field(expected, 1)
     for i in range(count):
-        record, array = expected + 8 * field(expected, 2 + i), field(items, i)
+        record, array = nth(expected, field(expected, 2 + i)), field(items, i)
         rank = field(record, 1)
         good = word(array + 8) == kind
         if good:
@@ -157,17 +159,17 @@ def unfit(items, expected):
     return 0
 
 
-@procedure
+@procedure(inline=True)
 def collect(items, count, slots):
     """The arrays' data pointers."""
     for i in range(count):
-        write(slots + 8 * i, word(field(items, i) + DATA))
+        write(slots, i, word(field(items, i) + DATA))
 
 
 # ---- one chunk of a step ---------------------------------------------------------------------------------------------------
 
 
-@routine
+@routine(inline=True)
 def row_of(step, unit):
     """The row with which a unit of a pipeline begins."""
     units = field(step, UNITS)
@@ -177,20 +179,20 @@ def row_of(step, unit):
     return unit // units * rows + min(unit % units * field(step, UNIT), rows)
 
 
-@procedure
+@procedure(inline=True)
 def run_rows(step, pointers, lo, hi):
     """All the launches of a pipeline on the same rows, which stay in cache from one to the next."""
-    launch = step + 8 * field(step, LAUNCHES)
+    launch = nth(step, field(step, LAUNCHES))
     for _ in range(field(step, LENGTH)):
         scale = field(launch, SCALE)
         first, last = lo, hi
         if scale != 0:
             first, last = row_of(step, lo) * scale, row_of(step, hi) * scale
-        call_kernel(field(launch, KERNEL), pointers + 8 * field(launch, FIRST_POINTER), field(launch, PLAN), first, last)
-        launch += 8 * LAUNCH_WORDS
+        call_kernel(field(launch, KERNEL), nth(pointers, field(launch, FIRST_POINTER)), field(launch, PLAN), first, last)
+        launch = nth(launch, LAUNCH_WORDS)
 
 
-@procedure
+@procedure(inline=True)
 def run_chunk(step, pointers, lo, hi):
     block = field(step, BLOCK)
     if block == 0:
@@ -208,17 +210,17 @@ def run_chunk(step, pointers, lo, hi):
 @routine
 def draw(team):
     """Run one chunk of the current job, if there is one left; its ticket."""
-    ticket = add(team, 1)
+    ticket = add(team, TICKET, 1)
     i, total = ticket & MASK, ticket >> CHUNK_BITS & MASK
     if i < total:
         lo = field(team, JOB_START) + i * field(team, JOB_CHUNK)
         hi = min(lo + field(team, JOB_CHUNK), field(team, JOB_END))
         run_chunk(field(team, JOB_STEP), field(team, JOB_POINTERS), lo, hi)
-        add(team + 8 * DONE, 1)
-        if load(team + 8 * WAITING) != 0:
-            lock(team + 8 * MUTEX)
-            signal_all(team + 8 * FINISHED)
-            unlock(team + 8 * MUTEX)
+        add(team, DONE, 1)
+        if load(team, WAITING) != 0:
+            lock(nth(team, MUTEX))
+            signal_all(nth(team, FINISHED))
+            unlock(nth(team, MUTEX))
     return ticket
 
 
@@ -229,34 +231,34 @@ def spin_while(address, value, nanos, settings):
     start = 0
     while True:
         for _ in range(32):
-            found = load(address)
+            found = load(address, 0)
             if found != value:
                 return found
             pause()
         now = nanoseconds(settings, scratch)
         start = now if start == 0 else start
         if now - start >= nanos:
-            return load(address)
+            return load(address, 0)
 
 
 @procedure
 def sleep(team, finished):
     """Until there is another job. The caller looks at SLEEPERS after it has written TICKET, so one of the two sees the other."""
-    lock(team + 8 * MUTEX)
-    add(team + 8 * SLEEPERS, 1)
-    while load(team) >> CHUNK_BITS == finished and load(team + 8 * STOP) == 0:
-        wait_for(team + 8 * WORK, team + 8 * MUTEX)
-    add(team + 8 * SLEEPERS, -1)
-    unlock(team + 8 * MUTEX)
+    lock(nth(team, MUTEX))
+    add(team, SLEEPERS, 1)
+    while load(team, TICKET) >> CHUNK_BITS == finished and load(team, STOP) == 0:
+        wait_for(nth(team, WORK), nth(team, MUTEX))
+    add(team, SLEEPERS, -1)
+    unlock(nth(team, MUTEX))
 
 
-@njit(types.void(N), nogil=True, error_model="numpy")
+@procedure
 def work(team):
     """What a thread of the team does until it is told to stop."""
     settings = field(team, TEAM_SETTINGS)
     finished = 0  # the ticket word's upper part, of the job that has no chunks left
-    while load(team + 8 * STOP) == 0:
-        ticket = load(team)
+    while load(team, STOP) == 0:
+        ticket = load(team, TICKET)
         if ticket >> CHUNK_BITS == finished:
             ticket = spin_while(team, ticket, field(settings, SPIN), settings)
         if ticket >> CHUNK_BITS == finished:
@@ -269,27 +271,27 @@ def work(team):
 
 @procedure
 def wake(team, wanted):
-    if load(team + 8 * SLEEPERS) > 0:
-        lock(team + 8 * MUTEX)
-        for _ in range(min(wanted, load(team + 8 * SLEEPERS))):
-            signal_one(team + 8 * WORK)
-        unlock(team + 8 * MUTEX)
+    if load(team, SLEEPERS) > 0:
+        lock(nth(team, MUTEX))
+        for _ in range(min(wanted, load(team, SLEEPERS))):
+            signal_one(nth(team, WORK))
+        unlock(nth(team, MUTEX))
 
 
 @procedure
 def wait_until_done(team, chunks):
     """The last chunks are with the workers."""
     settings = field(team, TEAM_SETTINGS)
-    done = load(team + 8 * DONE)
+    done = load(team, DONE)
     while done < chunks:
-        later = spin_while(team + 8 * DONE, done, field(settings, SPIN), settings)
+        later = spin_while(nth(team, DONE), done, field(settings, SPIN), settings)
         if later == done:
-            lock(team + 8 * MUTEX)
-            store(team + 8 * WAITING, 1)
-            while load(team + 8 * DONE) < chunks:
-                wait_for(team + 8 * FINISHED, team + 8 * MUTEX)
-            store(team + 8 * WAITING, 0)
-            unlock(team + 8 * MUTEX)
+            lock(nth(team, MUTEX))
+            store(team, WAITING, 1)
+            while load(team, DONE) < chunks:
+                wait_for(nth(team, FINISHED), nth(team, MUTEX))
+            store(team, WAITING, 0)
+            unlock(nth(team, MUTEX))
             return
         done = later
 
@@ -302,27 +304,27 @@ def run_together(team, step, pointers, start, deadline):
     parts = CHUNKS_A_THREAD * field(settings, THREADS)
     chunk = max((extent + parts - 1) // parts + grain - 1, grain) // grain * grain
     total = (extent - start + chunk - 1) // chunk
-    write(team + 8 * JOB_STEP, step)
-    write(team + 8 * JOB_POINTERS, pointers)
-    write(team + 8 * JOB_START, start)
-    write(team + 8 * JOB_CHUNK, chunk)
-    write(team + 8 * JOB_END, extent)
-    store(team + 8 * DONE, 0)
-    generation = (load(team) >> 2 * CHUNK_BITS) + 1 & GENERATIONS
-    exchange(team, generation << 2 * CHUNK_BITS | total << CHUNK_BITS)
+    write(team, JOB_STEP, step)
+    write(team, JOB_POINTERS, pointers)
+    write(team, JOB_START, start)
+    write(team, JOB_CHUNK, chunk)
+    write(team, JOB_END, extent)
+    store(team, DONE, 0)
+    generation = (load(team, TICKET) >> 2 * CHUNK_BITS) + 1 & GENERATIONS
+    exchange(team, TICKET, generation << 2 * CHUNK_BITS | total << CHUNK_BITS)
     wake(team, min(total, field(settings, THREADS)) - 1)
     while True:
         ticket = draw(team)
         if ticket & MASK >= total:
             break
         if deadline != 0 and nanoseconds(settings, clock) > deadline:
-            total = min(total, add(team, total) & MASK)  # nobody draws the rest
+            total = min(total, add(team, TICKET, total) & MASK)  # nobody draws the rest
             break
     wait_until_done(team, total)
     return min(start + total * chunk, extent)
 
 
-@routine
+@routine(inline=True)
 def run_alone(settings, step, pointers, start, deadline):
     """A step by this thread, like `run_together`."""
     extent, grain, clock = field(step, EXTENT), field(step, GRAIN), stack(2)
@@ -342,7 +344,7 @@ def run_alone(settings, step, pointers, start, deadline):
 # ---- steps -----------------------------------------------------------------------------------------------------------------
 
 
-@routine
+@routine(inline=True)
 def address(operand, slots, last, program):
     """Where an operand lies: [slot (-1: no slot, the offset is an address), offset, counter (-1: none), stride].
 
@@ -357,15 +359,15 @@ def address(operand, slots, last, program):
     return place
 
 
-@routine
+@routine(inline=True)
 def jump(step, place, program, at, following):
     """Which step follows a step of control, whose operand lies at `place`."""
     kind = word(step)
     target, value = field(step, TARGET), field(step, VALUE)
     if kind == SET:
-        write(place, value)
+        write(place, 0, value)
     elif kind == INCREASE:
-        write(place, word(place) + value)
+        write(place, 0, word(place) + value)
     elif kind == JUMP:
         return target
     elif kind == UNLESS_BELOW:
@@ -382,18 +384,18 @@ def follow(program, slots, team, token, deadline):
     """The steps from a token on; 0, the status a step has set, negative, or the token of where time ran out."""
     settings, scratch = field(program, SETTINGS), stack(field(program, SCRATCH) + 2)
     at, position = token >> POSITION_BITS, token & (1 << POSITION_BITS) - 1
-    count, last, steps = field(program, COUNT), field(program, OPERANDS) - 1, program + 8 * field(program, STEPS)
+    count, last, steps = field(program, COUNT), field(program, OPERANDS) - 1, nth(program, field(program, STEPS))
     status = field(program, STATUS)
     if status >= 0:
         status += field(slots, last)
         if token == 0:
-            write(status, 0)
-    pointers = scratch + 16
+            write(status, 0, 0)
+    pointers = nth(scratch, 2)
     while at < count:
-        step = steps + 8 * STEP_WORDS * at
-        operands = program + 8 * field(step, STEP_OPERANDS)
+        step = nth(steps, STEP_WORDS * at)
+        operands = nth(program, field(step, STEP_OPERANDS))
         for i in range(field(step, POINTERS)):
-            write(pointers + 8 * i, address(operands + 8 * OPERAND_WORDS * i, slots, last, program))
+            write(pointers, i, address(nth(operands, OPERAND_WORDS * i), slots, last, program))
         if word(step) != PIPELINE:
             at = jump(step, word(pointers), program, at, at + 1)
         else:
@@ -416,7 +418,7 @@ def follow(program, slots, team, token, deadline):
 def run(program, items, token):
     """See the module. `items` is the address of the operands' objects: arguments, results, work space."""
     settings, count, flags = field(program, SETTINGS), field(program, OPERANDS), field(program, FLAGS)
-    if token == 0 and unfit(items, program + 8 * field(program, EXPECTED)) != 0:
+    if token == 0 and unfit(items, nth(program, field(program, EXPECTED))) != 0:
         return UNFIT
     slots = stack(count + 1)
     collect(items, count, slots)
@@ -427,32 +429,32 @@ def run(program, items, token):
         team = field(settings, TEAM)
         if team == 0:
             return START
-        if swap_if_zero(team + 8 * OWNER, 1) == 0:
+        if swap_if_zero(team, OWNER, 1) == 0:
             team = 0  # it works for another call
     state = save_thread()
-    result = follow(program, slots, team, token, nanoseconds(settings, slots + 8 * count) + field(settings, SLICE))
+    result = follow(program, slots, team, token, nanoseconds(settings, nth(slots, count)) + field(settings, SLICE))
     if team != 0:
-        store(team + 8 * OWNER, 0)
+        store(team, OWNER, 0)
     restore_thread(state)
     return result
 
 
-@cfunc(N(N, N, N))
+@routine
 def call(self, items, count):
     """`run` as a builtin method of the program, called with the operands, and the token if it goes on: None when all is done."""
     program = word(self + DATA)
-    settings, wanted, token, result = field(program, SETTINGS), field(program, OPERANDS), 0, UNFIT
-    if count == wanted + 1:
-        token = from_python(field(items, wanted))
-    if count >= wanted:
-        result = run(program, items, token)
+    settings, wanted = field(program, SETTINGS), field(program, OPERANDS)
+    if count < wanted:
+        return to_python(UNFIT)
+    token = from_python(field(items, wanted)) if count > wanted else 0
+    result = run(program, items, token)
     if result != 0:
         return to_python(result)
     increase_references(field(settings, NONE))
     return field(settings, NONE)
 
 
-@njit(N(N, N, N, N, N), error_model="numpy")
+@routine
 def launch_checked(settings, kernel, plan, operands, expected):
     """Run a kernel on a tuple of arrays, as a program of one step.
 
@@ -462,65 +464,75 @@ def launch_checked(settings, kernel, plan, operands, expected):
     size = HEADER_WORDS + STEP_WORDS + LAUNCH_WORDS
     program = stack(size + OPERAND_WORDS * count)
     for i in range(size):
-        write(program + 8 * i, 0)
-    step, launch = program + 8 * HEADER_WORDS, program + 8 * (HEADER_WORDS + STEP_WORDS)
+        write(program, i, 0)
+    step, launch = nth(program, HEADER_WORDS), nth(program, HEADER_WORDS + STEP_WORDS)
     extent, grain = word(plan), field(plan, 1)
-    write(program + 8 * EXPECTED, (expected - program) // 8)
-    write(program + 8 * OPERANDS, count)
-    write(program + 8 * FLAGS, 0 if grain == 0 or extent < 2 * grain else RELEASE | PARALLEL)
-    write(program + 8 * STEPS, HEADER_WORDS)
-    write(program + 8 * COUNT, 1)
-    write(program + 8 * SCRATCH, count)
-    write(program + 8 * STATUS, -1)
-    write(program + 8 * SETTINGS, settings)
-    write(step + 8 * EXTENT, extent)
-    write(step + 8 * GRAIN, grain)
-    write(step + 8 * LAUNCHES, STEP_WORDS)
-    write(step + 8 * LENGTH, 1)
-    write(step + 8 * STEP_OPERANDS, size)
-    write(step + 8 * POINTERS, count)
-    write(launch + 8 * KERNEL, kernel)
-    write(launch + 8 * PLAN, plan)
+    write(program, EXPECTED, (expected - program) // 8)
+    write(program, OPERANDS, count)
+    write(program, FLAGS, 0 if grain == 0 or extent < 2 * grain else RELEASE | PARALLEL)
+    write(program, STEPS, HEADER_WORDS)
+    write(program, COUNT, 1)
+    write(program, SCRATCH, count)
+    write(program, STATUS, -1)
+    write(program, SETTINGS, settings)
+    write(step, EXTENT, extent)
+    write(step, GRAIN, grain)
+    write(step, LAUNCHES, STEP_WORDS)
+    write(step, LENGTH, 1)
+    write(step, STEP_OPERANDS, size)
+    write(step, POINTERS, count)
+    write(launch, KERNEL, kernel)
+    write(launch, PLAN, plan)
     for i in range(count):
-        operand = program + 8 * (size + OPERAND_WORDS * i)
-        write(operand + 8 * SLOT, i)
-        write(operand + 8 * OFFSET, 0)
-        write(operand + 8 * COUNTER, -1)
+        operand = nth(program, size + OPERAND_WORDS * i)
+        write(operand, SLOT, i)
+        write(operand, OFFSET, 0)
+        write(operand, COUNTER, -1)
     token = run(program, operands + TUPLE_ITEMS, 0)
     while token > 0:
         token = run(program, operands + TUPLE_ITEMS, token)
     return token
 
 
-@njit(types.void(N, N), nogil=True, error_model="numpy")
+@procedure
 def control_team(team, stop):
     """Prepare a new team, or tell its workers to stop."""
     if stop == 0:
-        make_mutex(team + 8 * MUTEX, 0)
-        make_condition(team + 8 * WORK, 0)
-        make_condition(team + 8 * FINISHED, 0)
+        make_mutex(nth(team, MUTEX), 0)
+        make_condition(nth(team, WORK), 0)
+        make_condition(nth(team, FINISHED), 0)
     else:
-        lock(team + 8 * MUTEX)
-        store(team + 8 * STOP, 1)
-        signal_all(team + 8 * WORK)
-        unlock(team + 8 * MUTEX)
+        lock(nth(team, MUTEX))
+        store(team, STOP, 1)
+        signal_all(nth(team, WORK))
+        unlock(nth(team, MUTEX))
 
 
 # ---- two kernels that every program may use ----------------------------------------------------------------------------------
 
 
-@cfunc(types.void(N, N, N, N))
+@procedure
 def fill_kernel(pointers, plan, lo, hi):
     """Words lo to hi of memory become the plan's third; the last, if the plan's fourth is not 0, only so many bytes of it."""
     start, pattern, rest = word(pointers), field(plan, 2), field(plan, 3)
     whole = hi - 1 if rest != 0 and hi == word(plan) else hi
     for i in range(lo, whole):
-        write(start + 8 * i, pattern)
+        write(start, i, pattern)
     if whole < hi:
-        copy_bytes(start + 8 * whole, plan + 16, rest)
+        copy_bytes(nth(start, whole), nth(plan, 2), rest)
 
 
-@cfunc(types.void(N, N, N, N))
+@procedure
 def copy_kernel(pointers, plan, lo, hi):
     """Bytes lo to hi from the first operand to the second, which lie apart."""
     copy_bytes(field(pointers, 1) + lo, word(pointers) + lo, hi - lo)
+
+
+EXPORTS = {
+    "call": (call, ADDRESS),
+    "fill_kernel": (fill_kernel, ADDRESS),
+    "copy_kernel": (copy_kernel, ADDRESS),
+    "launch_checked": (launch_checked, FUNCTION),
+    "control_team": (control_team, WITHOUT_GIL),
+    "work": (work, WITHOUT_GIL),
+}

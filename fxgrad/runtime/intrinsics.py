@@ -5,67 +5,51 @@ These are numba intrinsics, one LLVM instruction or two each; only `executor.py`
 
 from __future__ import annotations
 
+import functools
 import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core.compiler import Flags
-from numba.extending import intrinsic
 
+from fxgrad.compile.words import Routine, operation
 from fxgrad.kernels.loops import I8, I32, I64, KERNEL_TYPE, PTR
 
 __all__ = [
-    "add", "byte", "call_kernel", "exchange", "external", "field", "half", "load", "pause", "procedure", "routine",
+    "add", "byte", "call_kernel", "exchange", "external", "field", "half", "load", "nth", "pause", "procedure", "routine",
     "stack", "store", "swap_if_zero", "word", "write",
 ]  # fmt: skip
 
 N = types.intp
 
 
-def _of_integers(arity: int, result: Any, codegen: Callable[..., Any]) -> Any:
-    """A numba intrinsic of `arity` integers."""
-    names = ", ".join(f"a{i}" for i in range(arity))
-    scope: dict[str, Any] = {"N": N, "result": result, "codegen": codegen}
-    exec(f"def f(typing_context{', ' if arity else ''}{names}):\n    return result({', '.join(['N'] * arity)}), codegen", scope)
-    return intrinsic(scope["f"])
-
-
 def _intrinsic(arity: int, emit: Callable[..., Any], result: Any = N) -> Any:
-    """An intrinsic of `arity` integers; `emit(b, *args)` gives its value."""
+    """A function of `arity` integers for the executor; `emit(b, *args)` gives its value."""
 
-    def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        value = emit(b, *args)
-        return context.get_dummy_value() if result is types.void else value
+    def function(*words: int) -> int:
+        raise NotImplementedError("only the executor's machine code can do this")
 
-    return _of_integers(arity, result, codegen)
-
-
-def routine(f: Callable[..., Any], result: Any = N) -> Any:
-    """A function of integers that answers one, compiled once and only as part of those that call it."""
-    flags: Any = Flags()
-    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.error_model = "numpy"
-
-    def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        compiled = context.compile_subroutine(b, f, signature, flags=flags)
-        return context.call_internal(b, compiled.fndesc, signature, args)
-
-    return _of_integers(f.__code__.co_argcount, result, codegen)
+    operation(function, result(*[N] * arity), emit)
+    return function
 
 
-def procedure(f: Callable[..., None]) -> Any:
-    """A routine that answers nothing."""
-    return routine(f, types.void)
+def routine(f: Callable[..., Any] | None = None, *, inline: bool = False, result: Any = N) -> Any:
+    """A function of integers that answers one; `inline`: it becomes part of those that call it."""
+    if f is None:
+        return functools.partial(routine, inline=inline, result=result)
+    return Routine(f, result, inline)
+
+
+procedure = functools.partial(routine, result=types.void)  # a function of integers that answers nothing
 
 
 def _at(b: Any, address: Any) -> Any:
     return b.inttoptr(address, PTR)
 
 
-def _typed(b: Any, address: Any) -> Any:
-    return b.inttoptr(address, I64.as_pointer())
+def _word(b: Any, address: Any, i: Any) -> Any:
+    return b.gep(b.inttoptr(address, I64.as_pointer()), [i])
 
 
 def _narrow(t: Any) -> Callable[[Any, Any], Any]:
@@ -94,22 +78,24 @@ def _pause(b: Any) -> Any:
     return None
 
 
-def _swap_if_zero(b: Any, address: Any, value: Any) -> Any:
+def _swap_if_zero(b: Any, address: Any, i: Any, value: Any) -> Any:
     """Whether the word was 0 and is `value` now."""
-    found = b.cmpxchg(_typed(b, address), ir.Constant(I64, 0), value, "seq_cst", "seq_cst")
+    found = b.cmpxchg(_word(b, address, i), ir.Constant(I64, 0), value, "seq_cst", "seq_cst")
     return b.zext(b.extract_value(found, 1), I64)
 
 
 word = _intrinsic(1, lambda b, address: b.load(_at(b, address), typ=I64))
-field = _intrinsic(2, lambda b, address, i: b.load(b.gep(_at(b, address), [i], source_etype=I64), typ=I64))  # the i-th word
 half = _intrinsic(1, _narrow(I32))  # 32 bits, signed
 byte = _intrinsic(1, _narrow(I8))
-write = _intrinsic(2, lambda b, address, value: b.store(value, _typed(b, address)), types.void)
-load = _intrinsic(1, lambda b, address: b.load_atomic(_typed(b, address), "seq_cst", 8))
-store = _intrinsic(2, lambda b, address, value: b.store_atomic(value, _typed(b, address), "seq_cst", 8), types.void)
-add = _intrinsic(2, lambda b, address, value: b.atomic_rmw("add", _typed(b, address), value, "seq_cst"))  # the word before
-exchange = _intrinsic(2, lambda b, address, value: b.atomic_rmw("xchg", _typed(b, address), value, "seq_cst"))
-swap_if_zero = _intrinsic(2, _swap_if_zero)
+# The i-th word from an address on: where it is, reading and writing it; then atomically, answering what it was before.
+nth = _intrinsic(2, lambda b, address, i: b.ptrtoint(_word(b, address, i), I64))
+field = _intrinsic(2, lambda b, address, i: b.load(_word(b, address, i), typ=I64))
+write = _intrinsic(3, lambda b, address, i, value: b.store(value, _word(b, address, i)), types.void)
+load = _intrinsic(2, lambda b, address, i: b.load_atomic(_word(b, address, i), "seq_cst", 8))
+store = _intrinsic(3, lambda b, address, i, value: b.store_atomic(value, _word(b, address, i), "seq_cst", 8), types.void)
+add = _intrinsic(3, lambda b, address, i, value: b.atomic_rmw("add", _word(b, address, i), value, "seq_cst"))
+exchange = _intrinsic(3, lambda b, address, i, value: b.atomic_rmw("xchg", _word(b, address, i), value, "seq_cst"))
+swap_if_zero = _intrinsic(3, _swap_if_zero)
 stack = _intrinsic(1, _stack)  # words that live until the calling function returns
 pause = _intrinsic(0, _pause, types.void)
 call_kernel = _intrinsic(5, _call_kernel, types.void)

@@ -6,9 +6,9 @@
     resume(run, status, arrays)                          what to do when it does not answer None
 
 All arguments of the launches are addresses. "As expected" means: an ndarray itself, of the dtype object and shape expected,
-aligned and C-contiguous. The caller keeps the tuple and the plan alive during the call. The machine code reads array and tuple
-objects without NumPy's help: their layout (data 16 bytes from an array's start, flags at 64) is public ABI; a self-test confirms
-it. numba compiles it once for a machine.
+aligned and C-contiguous. The caller keeps the tuple alive during the call, and the plan (an `Address` does). The machine code
+reads array and tuple objects without NumPy's help: their layout (data 16 bytes from an array's start, flags at 64) is public ABI;
+a self-test confirms it. numba compiles it once for a machine.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fxgrad.runtime import team
 from fxgrad.runtime.table import FIRST_STATUS, START, UNFIT, expected_words
 
 __all__ = [
+    "Address",
     "KernelStatus",
     "address_of",
     "bind",
@@ -67,10 +68,10 @@ def _layout_as_known() -> bool:
 
 
 def _executor() -> dict[str, Any]:
-    """The executor's functions as numba compiles them."""
-    from fxgrad.runtime import executor
+    """The executor's functions, for numba to compile."""
+    from fxgrad.runtime.executor import EXPORTS
 
-    return {name: getattr(executor, name) for name in executor.EXPORTS}
+    return EXPORTS
 
 
 if not _layout_as_known():
@@ -114,16 +115,21 @@ def resume(run: Callable[..., int | None], status: int | None, arrays: tuple[np.
 
 # ---- single kernels ----------------------------------------------------------------------------------------------------------
 
-_keep: list[Any] = []
+
+class Address(int):
+    """The address of an array's data, which keeps the array alive."""
+
+    array: np.ndarray
 
 
-def address_of(a: np.ndarray) -> int:
-    """Address of the array's data; the array is kept alive for good (plans and tables)."""
-    _keep.append(a)
-    return a.ctypes.data
+def address_of(a: np.ndarray) -> Address:
+    """Address of the array's data (plans and tables), valid as long as the answer lives."""
+    address = Address(a.ctypes.data)
+    address.array = a
+    return address
 
 
-def expected_table(avals: Sequence[Aval]) -> int:
+def expected_table(avals: Sequence[Aval]) -> Address:
     """Address of what `launch_checked` compares with."""
     return address_of(np.array(expected_words(avals), np.int64))
 

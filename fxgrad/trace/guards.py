@@ -37,8 +37,9 @@ MOST_GUARDS = 20_000  # beyond it a captured structure is watched by identity on
 _MISSING = object()
 
 
-def _followed(code: CodeType) -> bool:
-    return not os.path.realpath(code.co_filename).startswith(_SKIPPED) and not code.co_filename.startswith("<frozen")
+@lru_cache(maxsize=4096)
+def _is_user_file(path: str) -> bool:
+    return not os.path.realpath(path).startswith(_SKIPPED) and not path.startswith("<frozen")
 
 
 @lru_cache(maxsize=4096)
@@ -209,7 +210,7 @@ class Guards:
             except ValueError:  # not assigned yet
                 continue
             self._watch(partial(getattr, cell, "cell_contents"), value, free)
-        if not _followed(f.__code__):
+        if not _is_user_file(f.__code__.co_filename):
             return
         for default in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
             self._follow(default, f"a default of {f.__name__}") if not isinstance(default, _SCALARS) else None
@@ -241,7 +242,7 @@ class Guards:
 
 def _is_user_module(module: ModuleType | None) -> bool:
     path = getattr(module, "__file__", None)
-    return path is not None and not os.path.realpath(path).startswith(_SKIPPED)
+    return path is not None and _is_user_file(path)
 
 
 def _is_user_class(cls: type) -> bool:
