@@ -99,7 +99,8 @@ class Config:
     fusion: compile chains of operations into one kernel (False: one kernel an operation).
     matmul: "own": matrix products are sums in a fixed order, with the same bits everywhere; "blas": NumPy's, which promise none.
     cache_dir: where compiled kernels are kept; from FXGRAD_CACHE_DIR, else the user's cache directory.
-    cache_size: bytes they may take on disk, from FXGRAD_CACHE_SIZE (500M and 2G are understood), else 1 GiB; what was not used for longest goes first.
+    cache_size: bytes they may take on disk, from FXGRAD_CACHE_SIZE (500M and 2G are understood), else 1 GiB; what was not used
+        for longest goes first.
     background_compile: compile what eager evaluation runs again and again (gradients without jit, say) in a background thread,
         and run it compiled from then on; FXGRAD_BACKGROUND_COMPILE=0 turns it off.
     log: what to report on stderr, from FXGRAD_LOG, comma separated: "cache" tells why jit traced again, "eager" what is compiled

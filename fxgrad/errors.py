@@ -12,6 +12,7 @@ __all__ = [
     "ConcretizationError",
     "FxError",
     "FxIndexError",
+    "FxOverflowError",
     "FxTypeError",
     "FxValueError",
     "LeakedTracerError",
@@ -76,8 +77,14 @@ class FxError(Exception):
     """Base of all errors raised by fxgrad."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", where: Location | None = None):
+        self._parts = what, why, fix
         location = format_location(where if where is not None else user_location())
         super().__init__("\n  ".join(part for part in (what, location and f"at {location}", why, fix) if part))
+
+    def at(self, where: Location) -> FxError:
+        """The same error, said to come from another place."""
+        what, why, fix = self._parts
+        return type(self)(what, why=why, fix=fix, where=where)
 
     def __reduce__(self) -> tuple:
         return _rebuild, (type(self), self.args)
@@ -95,6 +102,20 @@ class FxTypeError(FxError, TypeError):
 
 class FxValueError(FxError, ValueError):
     """A wrong shape, axis, or setting."""
+
+
+class FxOverflowError(FxError, OverflowError):
+    """A Python int that no dtype of NumPy holds."""
+
+
+def too_large(what: str, value: int) -> FxOverflowError:
+    """The error for a Python int beyond 64 bits; `what` names the operand."""
+    text = str(value) if abs(value) < 1 << 80 else f"about 2**{value.bit_length() - 1}"
+    return FxOverflowError(
+        f"{what}: {text}",
+        why="A Python int becomes an int64, which holds -2**63 to 2**63 - 1.",
+        fix="Pass float(n), or np.uint64(n) if that holds it.",
+    )
 
 
 class FxIndexError(FxError, IndexError):

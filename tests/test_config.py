@@ -21,7 +21,7 @@ def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "name, value",
     [
         ("fusion", "no"),
         ("fusion", 1),
@@ -70,7 +70,7 @@ def test_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "name, value",
     [
         ("FXGRAD_CACHE_SIZE", "abc"),
         ("FXGRAD_CACHE_SIZE", "1e9"),

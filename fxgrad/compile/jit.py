@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -78,16 +78,16 @@ class _Static:
 class _Entry:
     """One trace: the program, what it captured, how its result is put together, and its compiled form."""
 
-    __slots__ = ("captures", "contents", "donated", "executable", "guards", "out_tree", "program", "quick", "traced")
+    __slots__ = ("captures", "contents", "donated", "executable", "guards", "out_tree", "program", "quick", "statics", "traced")
 
-    def __init__(self, traced: Traced, guards: Guards, donated: Sequence[int]):
-        self.traced, self.guards = traced, guards
+    def __init__(self, traced: Traced, guards: Guards, statics: Guards, donated: Sequence[int]):
+        self.traced, self.guards, self.statics = traced, guards, statics  # guards of the function, of its static arguments
         self.program = canonical(dce(traced.program))
         self.captures = traced.captures
         self.donated = tuple([len(traced.captures) + i for i in donated])
         # captured arrays are read at every call; others within reach may have been read by NumPy, once, while tracing
         captured = {id(c) for c in traced.captures}
-        self.contents = [(a, glance(a)) for a in guards.arrays if id(a) not in captured]
+        self.contents = [(a, glance(a)) for a in (*guards.arrays, *statics.arrays) if id(a) not in captured]
         self.out_tree = traced.out_tree
         self.executable: Callable[..., list[Any]] | None = None
         self.quick: Callable[[tuple[Any, ...]], Any] | None = None
@@ -97,7 +97,7 @@ class _Entry:
         for a, v in zip(self.captures, self.program.inputs, strict=False):
             if a.shape != v.aval.shape or a.dtype != v.aval.dtype:
                 return "the shape or dtype of a captured array"
-        found = self.guards.changed()
+        found = self.guards.changed() or self.statics.changed()
         if found is None and any([glance(a) != mark for a, mark in self.contents]):
             return "the contents of an array that NumPy read while tracing"
         return found
@@ -222,7 +222,12 @@ class Jitted:
         dynamic = tuple(a for i, a in enumerate(args) if i not in statics)
         keywords = {k: v for k, v in kwargs.items() if k not in named}
         flat, structure = tree.flatten((dynamic, keywords))
-        pairs = [as_leaf(x, lambda: f"an argument of the jitted '{name_of(self._f)}'") for x in flat]
+        try:
+            pairs = [as_leaf(x, lambda: f"an argument of the jitted '{name_of(self._f)}'") for x in flat]
+        except errors.FxError:
+            moving = [i for i in range(len(args)) if i not in statics]
+            self._refuse_leaf((dynamic, keywords), [argument_names(self._f, args)[i] for i in moving])
+            raise
         avals = tuple(aval_of_leaf(x) for x, _ in pairs)
         weak = tuple(w for _, w in pairs)
         key = (structure, avals, weak, tuple((k, _Static(v)) for k, v in (*statics.items(), *sorted(named.items()))))
@@ -250,13 +255,24 @@ class Jitted:
                 rest = iter(moving)
                 return self._f(*[statics[i] if i in statics else next(rest) for i in range(len(args))], **new_kwargs, **named)
 
-            entry = self._trace(run, leaves, weak, self._donated_leaves(structure, statics, leaves))
+            held = {**{name: args[i] for i, name in enumerate(argument_names(self._f, args)) if i in statics}, **named}
+            entry = self._trace(run, leaves, weak, held, self._donated_leaves(structure, statics, leaves))
             if not any(type(c) is Tracer for c in entry.captures):
                 self._entries[key] = entry
                 self._entries.move_to_end(key)
                 if len(self._entries) > TRACES_KEPT:
                     self._entries.popitem(last=False)
             return entry, leaves, shape
+
+    def _refuse_leaf(self, given: tuple[tuple[Any, ...], dict[str, Any]], names: Sequence[str]) -> None:
+        """Raise what is wrong with a leaf of (positional arguments, keyword arguments) under its name: argument 'w'['bias']."""
+        for (group, first, *rest), x in tree.flatten_with_path(given)[0]:
+            name = names[first.key] if group.key == 0 else first.key
+            label = f"argument '{name}'{tree.path_string(tuple(rest))} of the jitted '{name_of(self._f)}'"
+            try:
+                as_leaf(x, lambda label=label: label)  # type: ignore[misc]
+            except errors.FxError as problem:
+                raise problem from None
 
     def _donated_leaves(self, structure: Structure, statics: dict[int, Any], leaves: Sequence[Any]) -> list[int]:
         """Which leaves belong to donated arguments (scalars have no memory to give)."""
@@ -274,17 +290,22 @@ class Jitted:
             first = last
         return out
 
-    def _trace(self, run: Callable[..., Any], leaves: list[Any], weak: tuple[bool, ...], donated: Sequence[int]) -> _Entry:
+    def _trace(
+        self, run: Callable[..., Any], leaves: list[Any], weak: tuple[bool, ...], held: dict[str, Any], donated: Sequence[int]
+    ) -> _Entry:
+        """Trace `run`; `held` are the static arguments by name, which may have attributes that it reads."""
         if self._guards is None or self._guards.changed() is not None:
             self._guards = Guards(self._f)
         guards = self._guards
-        before = random_state(guards.generators)
+        statics = Guards(held)
+        generators = [*guards.generators, *statics.generators]
+        before = random_state(generators)
         marks = [(x, glance(x)) for x in leaves if type(x) is np.ndarray and reachable(x)]
         traced = trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
-        if random_state(guards.generators) != before:
+        if random_state(generators) != before:
             code = getattr(inspect.unwrap(self._f), "__code__", None)
             raise errors.UnsupportedError(
-                f"'{name_of(self._f)}' draws from numpy.random while jit traces it",
+                f"'{name_of(self._f)}' draws random numbers (numpy.random or random) while jit traces it",
                 where=(code, 0) if code is not None else None,
                 why="It runs once for many calls, so that all of them would get the same random numbers.",
                 fix="Draw outside and pass the numbers as an argument: f(x, rng.normal(size=n)).",
@@ -298,7 +319,9 @@ class Jitted:
                 )
         if guards.changed() is not None:  # by the function itself (a counter of its calls, say): a side effect of tracing
             guards.checks = Guards(self._f).checks
-        return _Entry(traced, guards, donated)
+        if statics.changed() is not None:
+            statics.checks = Guards(held).checks
+        return _Entry(traced, guards, statics, donated)
 
     def _canonical_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Keyword arguments moved to their positions, so that f(x, y=1) and f(x, 1) share a trace."""
@@ -349,7 +372,9 @@ class Lowered:
 
     def __init__(self, entry: _Entry):
         self._entry = entry
-        self.program: Program = entry.program
+        p = entry.program  # the first of this structure, perhaps of another function: only its name is not ours
+        self.program = Program(p.inputs, p.eqns, p.outputs, p.consts, entry.traced.program.name)
+        self.program.memo = p.memo
 
     def as_text(self) -> str:
         """The program."""
@@ -372,14 +397,34 @@ def _signature(f: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
+def _several(given: Any, kind: type, option: str, what: str) -> tuple[Any, ...]:
+    """One or several ints, or strings, as a tuple."""
+    kinds = (int, np.integer) if kind is int else (kind,)
+    several = (given,) if isinstance(given, kinds) else tuple(given) if isinstance(given, Iterable) else None
+    if several is None or not all(isinstance(x, kinds) and not isinstance(x, bool) for x in several):
+        raise errors.FxTypeError(
+            f"jit got {option}={given!r}",
+            why=f"It takes {what}.",
+            fix=f"Pass {option}={'0' if kind is int else repr('n')}, or a tuple of several.",
+        )
+    return tuple(map(kind, several))
+
+
 def _static_names(signature: inspect.Signature | None, argnums: Any, argnames: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Static arguments by position and by name; each given way implies the other where the signature allows."""
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    numbers = _several(argnums, int, "static_argnums", "positions of arguments: ints")
+    names = _several(argnames, str, "static_argnames", "names of arguments: strings")
     if signature is None:
         return numbers, names
     positional = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    numbers = tuple(n % len(positional) if n < 0 and positional else n for n in numbers)
+    wrong = [n for n in numbers if n < -len(positional) or n >= len(positional)]
+    if wrong and (min(wrong) < 0 or not any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())):
+        raise errors.FxValueError(
+            f"jit got static_argnums={argnums!r}, but the function has no argument {wrong[0]}",
+            why="A position that is never passed would be ignored silently.",
+            fix=f"Its positional arguments are {', '.join(f'{i} ({name})' for i, name in enumerate(positional)) or 'none'}.",
+        )
+    numbers = tuple(n + len(positional) if n < 0 else n for n in numbers)
     unknown = [
         n
         for n in names
@@ -398,7 +443,7 @@ def _static_names(signature: inspect.Signature | None, argnums: Any, argnames: A
 
 def _donated_numbers(signature: inspect.Signature | None, argnums: Any, statics: Sequence[int]) -> tuple[int, ...]:
     """Donated arguments by position."""
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers = _several(argnums, int, "donate_argnums", "positions of arguments: ints")
     if signature is not None and numbers:
         kinds = [p.kind for p in signature.parameters.values()]
         count = sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)

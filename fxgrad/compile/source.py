@@ -302,7 +302,7 @@ class _Writer:
         assert eqn is not None
         n = self.count["host"]
         self.count["host"] += 1
-        self.scope[f"h{n}"] = operation(eqn.prim, [x.aval for x in eqn.inputs], eqn.params)
+        self.scope[f"h{n}"] = _placed(operation(eqn.prim, [x.aval for x in eqn.inputs], eqn.params), eqn.source)
         names = [self.s.host_values[v] for v in eqn.outputs]
         call = f"h{n}({', '.join(self._value(x) for x in eqn.inputs)})  # {eqn.prim.name}"
         self.lines.append(f"{names[0] if len(names) == 1 else '(' + ', '.join(names) + ',)'} = {call}")
@@ -374,3 +374,17 @@ def _preparer(avals: Sequence[Aval]) -> Callable[[Sequence[Any]], list[np.ndarra
         return out
 
     return prepare
+
+
+def _placed(run: Callable[..., Any], source: Any) -> Callable[..., Any]:
+    """`run`, whose errors name the line of the traced function instead of that of the call."""
+    if source is None:
+        return run
+
+    def placed(*arrays: Any) -> Any:
+        try:
+            return run(*arrays)
+        except errors.FxIndexError as problem:
+            raise problem.at(source) from None
+
+    return placed

@@ -39,7 +39,6 @@ from numpy import (  # noqa: F401
     isdtype,
     isscalar,
     issubdtype,
-    ix_,
     nan,
     ndarray,
     newaxis,

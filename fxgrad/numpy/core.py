@@ -28,6 +28,7 @@ __all__ = [
     "is_traced",
     "operand",
     "promote",
+    "real_only",
     "refuse_out",
     "result_type",
     "shape_of",
@@ -70,14 +71,20 @@ def operand(x: Any) -> Any:
 
 
 def tensor(x: Any) -> Any:
-    """x as a tracer or ndarray (or, outside every trace, a NumPy scalar): something that rearranging primitives take."""
+    """x as a tracer or ndarray (or, outside every trace, a NumPy scalar): something that rearranging primitives take.
+
+    As `numpy.asarray`, it gives a Python number the dtype that NumPy has for it: it is no longer weak.
+    """
     x = operand(x)
-    if type(x) is Tracer or type(x) is np.ndarray:
+    if type(x) is Tracer:
+        return Tracer(x._trace, x._var) if x.weak else x
+    if type(x) is np.ndarray:
         return x
     if not isinstance(x, np.generic):
-        x = np.asarray(x)[()]
-        if x.dtype == object:
-            raise OverflowError("Python int too large to convert to int64")
+        array = np.asarray(x)
+        if array.dtype == object:
+            raise errors.too_large("expected an array or a number, got an int", x)
+        x = array[()]
     return x if current_trace() is None else s.broadcast(x, shape=(), dims=())
 
 
@@ -112,6 +119,18 @@ def refuse_out(name: str, out: Any) -> None:
             why="The array would lose the connection to what it was computed from (x += v on a plain array does the same).",
             fix=f"Use the value it returns: y = np.{name}(...).",
         )
+
+
+def real_only(name: str, x: Any) -> Any:
+    """x as `tensor`, which must not be complex."""
+    x = tensor(x)
+    if x.dtype.kind == "c":
+        raise errors.UnsupportedError(
+            f"np.{name} of complex arrays is not supported",
+            why="fxgrad differentiates real arrays so far.",
+            fix="Apply it to the real and the imaginary part.",
+        )
+    return x
 
 
 def is_traced(x: Any) -> bool:

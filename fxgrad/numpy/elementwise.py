@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, result_type, ufunc
+from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, real_only, resolve, result_type, ufunc
 from fxgrad.numpy.prepared import prepared
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import special as sp
@@ -409,6 +409,10 @@ def round(a: Any, decimals: int = 0) -> Any:
     a = operand(a)
     if not hasattr(a, "dtype"):
         a = np.asarray(a)[()]
+    if a.dtype.kind == "c":
+        real_only("round", a)
+    if a.dtype.kind in "iu" and decimals < 0:  # by way of float64, as NumPy does it
+        return as_dtype(round(as_dtype(a, np.dtype(np.float64)), decimals), a.dtype)
     if a.dtype.kind != "f":
         return a
     if decimals == 0:

@@ -160,12 +160,7 @@ def check_bounds(i: np.ndarray, n: int, axis: int, shape: tuple[int, ...]) -> No
         return
     low, high = int(i.min()), int(i.max())
     if low < -n or high >= n:
-        bad = high if high >= n else low
-        raise errors.FxIndexError(
-            f"index {bad} is out of bounds for axis {axis} with size {n}",
-            why=f"The array has shape {shape}.",
-            fix=f'Its positions are {-n} to {n - 1}; np.take(x, i, axis, mode="clip") limits what is beyond.',
-        )
+        raise ix.beyond(high if high >= n else low, n, axis, shape)
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------

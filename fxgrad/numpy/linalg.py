@@ -16,6 +16,7 @@ from fxgrad.numpy.core import (
     broadcast_to_shape,
     canonical_axes,
     canonical_axis,
+    real_only,
     refuse_out,
     result_type,
     static_int,
@@ -135,13 +136,15 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 def vdot(a: Any, b: Any, /) -> Any:
     """The dot product of the flattened arguments, as numpy.vdot."""
-    return dot(reshape(a, -1), reshape(b, -1))
+    return dot(reshape(real_only("vdot", a), -1), reshape(real_only("vdot", b), -1))
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, **kwargs: Any) -> Any:
     """Dot products of vectors along an axis, the others broadcast, as numpy.vecdot."""
     dtype = out_dtype("vecdot", kwargs)
-    x, y = (as_dtype(tensor(v), np.dtype(dtype)) if dtype is not None else tensor(v) for v in (x1, x2))
+    x, y = (real_only("vecdot", v) for v in (x1, x2))
+    if dtype is not None:
+        x, y = as_dtype(x, np.dtype(dtype)), as_dtype(y, np.dtype(dtype))
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
     if x.shape[-1] != y.shape[-1]:
         raise _mismatch("vecdot", x, y, -1, -1)
@@ -158,7 +161,7 @@ def matvec(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
 
 def vecmat(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
     """Vectors times matrices in the last axes, as numpy.vecmat."""
-    return matmul(tensor(x1)[..., None, :], x2, **kwargs)[..., 0, :]
+    return matmul(real_only("vecmat", x1)[..., None, :], x2, **kwargs)[..., 0, :]
 
 
 def inner(a: Any, b: Any, /) -> Any:

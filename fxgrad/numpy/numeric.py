@@ -8,7 +8,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
-from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, promote, result_type, tensor
+from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, promote, real_only, result_type, tensor
 from fxgrad.numpy.creation import asarray, ones_like
 from fxgrad.numpy.manipulation import concatenate, moveaxis, ravel, reshape
 from fxgrad.numpy.reductions import sum
@@ -49,25 +49,14 @@ __all__ = [
 # ---- complex numbers, of which only the real ones are here -----------------------------------------------------------------
 
 
-def _real_only(name: str, x: Any) -> Any:
-    x = tensor(x)
-    if x.dtype.kind == "c":
-        raise errors.UnsupportedError(
-            f"np.{name} of complex arrays is not supported",
-            why="fxgrad differentiates real arrays so far.",
-            fix="Apply it to the real and the imaginary part.",
-        )
-    return x
-
-
 def real(val: Any) -> Any:
     """The real part, as numpy.real."""
-    return _real_only("real", val)
+    return real_only("real", val)
 
 
 def imag(val: Any) -> Any:
     """The imaginary part, as numpy.imag."""
-    x = _real_only("imag", val)
+    x = real_only("imag", val)
     from fxgrad.numpy.creation import zeros_like
 
     return zeros_like(x)
@@ -75,7 +64,7 @@ def imag(val: Any) -> Any:
 
 def conjugate(x: Any) -> Any:
     """The complex conjugate, as numpy.conjugate."""
-    return _real_only("conjugate", x)
+    return real_only("conjugate", x)
 
 
 conj = conjugate
@@ -83,14 +72,14 @@ conj = conjugate
 
 def angle(z: Any, deg: bool = False) -> Any:
     """The angle of a number in the complex plane, as numpy.angle."""
-    x = _real_only("angle", z)
+    x = real_only("angle", z)
     y = ew.arctan2(0.0, x)
     return ew.rad2deg(y) if deg else y
 
 
 def isreal(x: Any) -> Any:
     """True where x has no imaginary part, as numpy.isreal."""
-    return ones_like(_real_only("isreal", x), dtype=bool)
+    return ones_like(real_only("isreal", x), dtype=bool)
 
 
 # ---- comparison ----------------------------------------------------------------------------------------------------------

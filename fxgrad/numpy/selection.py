@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import (
     as_dtype,
     broadcast_to_shape,
     canonical_axis,
     iota,
+    is_traced,
     operand,
     refuse_out,
     result_type,
@@ -31,6 +33,7 @@ __all__ = [
     "diagonal",
     "extract",
     "flatnonzero",
+    "ix_",
     "nonzero",
     "piecewise",
     "select",
@@ -38,6 +41,26 @@ __all__ = [
     "take_along_axis",
     "trace",
 ]
+
+
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Index arrays, each along an axis of its own, that together take every combination, as numpy.ix_; they may be traced."""
+    if not any(map(is_traced, args)):
+        return np.ix_(*args)
+    out = []
+    for k, i in enumerate(map(tensor, args)):
+        if i.ndim != 1:
+            raise errors.FxValueError(
+                f"ix_: argument {k} has shape {i.shape}",
+                why="Each argument indexes one axis (Cross index must be 1 dimensional).",
+                fix="Pass index arrays of rank 1.",
+            )
+        if i.dtype.kind == "b":
+            (i,) = known_mask(i).nonzero()
+        elif not i.size:  # an empty list has no integers to tell its dtype
+            i = as_dtype(i, np.dtype(np.intp))
+        out.append(s.reshape(i, shape=(1,) * k + (i.shape[0],) + (1,) * (len(args) - k - 1)))
+    return tuple(out)
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:

@@ -2,7 +2,7 @@
 
 `gather(x, i0, ..., ik)[axes]` takes x at index arrays of one common shape S along `axes`; the result has shape S followed by the
 other axes. `scatter` writes such values back, replacing (the last of equal indices wins, as in NumPy) or adding (all count).
-Negative indices count from the end; out of bounds raises NumPy's IndexError.
+Negative indices count from the end; out of bounds raises an IndexError.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import errors
 from fxgrad.ir.types import Aval, aval_of
 from fxgrad.primitives.base import Doc, Linear, Primitive, register, type_error, zeros
 from fxgrad.primitives.elementwise import eq, select
@@ -34,6 +35,30 @@ def _front(x: Any, axes: Axes) -> Any:
     """A view with the indexed axes first."""
     ndim = np.ndim(x)
     return np.transpose(x, (*axes, *(i for i in range(ndim) if i not in axes)))
+
+
+def beyond(index: int, n: int, axis: int, shape: tuple[int, ...]) -> errors.FxIndexError:
+    """The error for an index that is no position of an axis of length n."""
+    return errors.FxIndexError(
+        f"index {index} is out of bounds for axis {axis} with size {n}",
+        why=f"The array has shape {shape}.",
+        fix=f'Its positions are {-n} to {n - 1}; np.take(x, i, axis, mode="clip") limits what is beyond.',
+    )
+
+
+def out_of_bounds(x: Any, indices: Sequence[Any], axes: Axes) -> errors.FxIndexError:
+    """The error for indices of which some are not positions of their axis."""
+    shape = np.shape(x)
+    found = [(axis, i[(i < -shape[axis]) | (i >= shape[axis])]) for axis, i in zip(axes, _key(indices), strict=True)]
+    axis, wrong = next((axis, wrong) for axis, wrong in found if wrong.size)
+    return beyond(int(wrong[0]), shape[axis], axis, shape)
+
+
+def _gather_numpy(x: Any, *indices: Any, axes: Axes) -> Any:
+    try:
+        return _front(x, axes)[_key(indices)]
+    except IndexError:
+        raise out_of_bounds(x, indices, axes) from None
 
 
 def _gather_typ(x: Aval, *indices: Aval, axes: Axes) -> list[Aval]:
@@ -83,7 +108,7 @@ gather = register(
         jvp=_gather_jvp,
         transpose=_gather_transpose,
         batch=_gather_batch,
-        numpy=lambda x, *indices, axes: _front(x, axes)[_key(indices)],
+        numpy=_gather_numpy,
     )
 )
 
@@ -156,6 +181,13 @@ def _scatter_batch(size: int, args: Sequence[Any], batched: Sequence[bool], *, a
 
 
 def _scatter_numpy(x: Any, updates: Any, *indices: Any, axes: Axes, mode: str) -> Any:
+    try:
+        return _scattered(x, updates, indices, axes, mode)
+    except IndexError:
+        raise out_of_bounds(x, indices, axes) from None
+
+
+def _scattered(x: Any, updates: Any, indices: Sequence[Any], axes: Axes, mode: str) -> Any:
     out = np.array(x, order="C")
     view = _front(out, axes)
     if mode == "set":

@@ -56,7 +56,7 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
     if kind is np.ndarray and x.dtype.char in _DTYPE_CODES and x.dtype.isnative:
         return x, False
     if kind in _PYTHON_NUMBERS:
-        return _PYTHON_NUMBERS[kind](x), kind is not bool
+        return _number(x, what), kind is not bool
     if isinstance(x, np.generic) and x.dtype.char in _DTYPE_CODES:
         return x, False
     if isinstance(x, np.ma.MaskedArray):
@@ -85,6 +85,14 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
         why="Transformed functions take arrays, numbers, and (nested) lists, tuples and dicts of them.",
         fix="Close over it, mark it static (jit(f, static_argnums=...)), or register its class with fx.tree.register_node.",
     )
+
+
+def _number(x: Any, what: Callable[[], str]) -> Any:
+    """A Python number as a NumPy scalar."""
+    try:
+        return _PYTHON_NUMBERS[type(x)](x)
+    except OverflowError:
+        raise errors.too_large(f"{what()} is too large an int", x) from None
 
 
 def as_leaves(flat: Sequence[Any], what: Callable[[int], str]) -> tuple[list[Any], list[bool]]:

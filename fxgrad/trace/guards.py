@@ -84,11 +84,14 @@ def _is_generator(value: Any) -> bool:
 
 
 def random_state(generators: Sequence[Any]) -> Any:
-    """The states of these generators and of the functions of numpy.random, as one comparable value."""
+    """The states of these generators and of the functions of numpy.random and random, as one comparable value."""
+    import random
+
     from numpy.random import mtrand
 
     states = [getattr(g, "bit_generator", g) for g in generators]
     return [
+        random.getstate(),
         _frozen(mtrand._rand.get_state(legacy=False)),
         *[_frozen(g.state if hasattr(g, "state") else g.get_state()) for g in states],
     ]
