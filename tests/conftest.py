@@ -35,9 +35,11 @@ def cut_finely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every unit of work is worth a thread, and a block of a pipeline is one unit."""
     plain = Table.pipeline
 
-    def pipeline(self: Table, runs: Any, rows: Any = (0, 0, 0), block: int = 0) -> None:
-        lead = runs[0].plan.copy()
-        lead[1] = min(lead[1], 1)
-        plain(self, [runs[0]._replace(plan=lead), *runs[1:]], rows, min(block, 1))
+    def pipeline(self: Table, runs: Any, rows: Any = (0, 0, 0), block: int = 0, lead: int = 0) -> None:
+        fine = list(runs)
+        plan = fine[lead].plan.copy()
+        plan[1] = min(plan[1], 1)
+        fine[lead] = fine[lead]._replace(plan=plan)
+        plain(self, fine, rows, min(block, 1), lead)
 
     monkeypatch.setattr(Table, "pipeline", pipeline)
