@@ -50,7 +50,7 @@ def shared_steps() -> int:
 
 def can_be_shared(executable: Executable, grain: int | None) -> bool:
     """Whether a step has work for two threads, of `grain` units or (None) as much as its plan says is worth one."""
-    plans = [s.launches[0].plan for s in executable.steps if s.launches]
+    plans = [s.launches[s.lead].plan for s in executable.steps if s.launches]
     return any(p[1] and p[0] >= 2 * (grain or p[1]) for p in plans)
 
 
