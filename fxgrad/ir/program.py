@@ -15,7 +15,7 @@ __all__ = ["Eqn", "Program", "dce", "subprograms"]
 
 
 class Eqn:
-    """`outputs = prim[params] inputs`; `source` is where in the user's file it came from: (file, line, function)."""
+    """`outputs = prim[params] inputs`; `source` is where it came from: (code object, offset of the instruction)."""
 
     __slots__ = ("inputs", "outputs", "params", "prim", "source")
 
