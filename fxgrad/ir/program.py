@@ -117,7 +117,11 @@ def _rebuild(parse: Callable[[str], Program], text: str, consts: tuple) -> Progr
 
 def subprograms(eqn: Eqn) -> Iterable[Program]:
     """The programs an equation carries in its params."""
-    return (p for p in eqn.params.values() if isinstance(p, Program))
+    for value in eqn.params.values():
+        if isinstance(value, Program):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (p for p in value if isinstance(p, Program))
 
 
 def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program:

@@ -15,7 +15,8 @@ the program being built. The fields:
     split(eqn, unknown) -> (known eqns, later eqn, later outputs)       partial evaluation of an equation that carries a program
 
 `kind` tells the compiler how the operation may be lowered: "map" and "reduce" have kernel bodies and fuse, "view" rearranges
-without arithmetic, "host" is a NumPy call, "call" carries programs, "expand" is replaced by its definition.
+without arithmetic, "host" is a NumPy call, "call" carries programs, "control" runs them conditionally or repeatedly, "expand" is
+replaced by its definition.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Primitive:
 
     def types(self, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
         """What `typ` answers, remembered: tracing asks for every equation."""
-        if self.kind == "call":  # whose parameters hold programs, which must not be kept alive here
+        if self.kind in ("call", "control"):  # whose parameters hold programs, which must not be kept alive here
             return self.typ(*avals, **params)
         key = (*avals, *params.items()) if params else tuple(avals)
         try:
