@@ -14,6 +14,7 @@ A body with a library call in it cannot run here: then the loop is in Python (`i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -255,8 +256,12 @@ class Scan(Control):
         scratch = find(self.scratch)
         carries = _Carries(self.carries, scratch, find)
         carries.begin(w)
-        if not self.turns:
-            return
+        if self.turns:
+            self._write_turns(w, find, carries)
+        carries.end(w, self.turns)
+
+    def _write_turns(self, w: TableWriter, find: Find, carries: _Carries) -> None:
+        scratch = carries.scratch
         counter = scratch.offset
         given = [*(c.operand(find) for c in self.consts), *carries.read()]
         given += [self._slice(x, counter, find) for x in self.xs]
@@ -265,7 +270,6 @@ class Scan(Control):
         arena = scratch._replace(offset=scratch.offset + self.arena)
         with w.table.loop(counter, self.turns):
             w.add_all(self.body.steps, self.body.find(given, targets, arena))
-        carries.end(w, self.turns)
 
     def _slice(self, x: _Given, counter: int, find: Find) -> Operand:
         if self.reverse:
@@ -409,57 +413,11 @@ _LOWERINGS: dict[str, Callable[[_Operands, Eqn], Control | None]] = {"scan": _sc
 
 def in_python(eqn: Eqn) -> Callable[..., list]:
     """A control equation as a function of arrays that runs compiled bodies: for bodies with library calls."""
-    return _IN_PYTHON[eqn.prim.name](eqn.params, [v.aval for v in eqn.outputs])
+    assert eqn.prim.numpy is not None
+    return partial(eqn.prim.numpy, **eqn.params, run=_run_compiled)
 
 
-def _compiled(program: Program) -> Callable[..., list[np.ndarray]]:
+def _run_compiled(program: Program, args: Sequence[Any]) -> list[np.ndarray]:
     from fxgrad.compile.lower import compile_program
 
-    run = compile_program(program)
-    return lambda *arrays: [np.asarray(x) for x in run(*map(np.asarray, arrays))]
-
-
-def _scan_in_python(p: dict[str, Any], outs: Sequence[Aval]) -> Callable[..., list]:
-    run = _compiled(p["body"])
-    n, carry, length = p["consts"], p["carry"], p["length"]
-
-    def scan(*arrays: Any) -> list:
-        consts, values, xs = arrays[:n], list(arrays[n : n + carry]), arrays[n + carry :]
-        ys = [np.empty(v.shape, v.dtype) for v in outs[carry:]]
-        for t in reversed(range(length)) if p["reverse"] else range(length):
-            found = run(*consts, *values, *[x[t] for x in xs])
-            values = found[:carry]
-            for y, part in zip(ys, found[carry:], strict=True):
-                y[t] = part
-        return [*values, *ys]
-
-    return scan
-
-
-def _while_in_python(p: dict[str, Any], outs: Sequence[Aval]) -> Callable[..., list]:
-    cond, body = _compiled(p["cond"]), _compiled(p["body"])
-    n, m = p["cond_consts"], p["body_consts"]
-
-    def while_loop(*arrays: Any) -> list:
-        to_cond, to_body, values = arrays[:n], arrays[n : n + m], list(arrays[n + m :])
-        while cond(*to_cond, *values)[0]:
-            values = body(*to_body, *values)
-        return values
-
-    return while_loop
-
-
-def _cond_in_python(p: dict[str, Any], outs: Sequence[Aval]) -> Callable[..., list]:
-    branches = [_compiled(b) for b in p["branches"]]
-
-    def cond(index: Any, *arrays: Any) -> list:
-        return branches[min(max(int(index), 0), len(branches) - 1)](*arrays)
-
-    return cond
-
-
-_IN_PYTHON: dict[str, Callable[..., Callable[..., list]]] = {
-    "scan": _scan_in_python,
-    "while_loop": _while_in_python,
-    "cond": _cond_in_python,
-}
+    return compile_program(program)(*[x if type(x) is np.ndarray else np.asarray(x) for x in args])

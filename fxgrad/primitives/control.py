@@ -10,7 +10,7 @@ Their programs are closed and have no consts: what a body captures is an operand
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,30 +64,38 @@ def _scan_typ(*avals: Aval, body: Program, consts: int, carry: int, length: int,
 # ---- evaluation in Python, body by body ------------------------------------------------------------------------------------
 
 
+Run = Callable[[Program, Sequence[Any]], list[Any]]
+
+
 def _run(program: Program, args: Sequence[Any]) -> list[Any]:
+    """Op by op; the compiler hands in another, where a body calls a library."""
     from fxgrad.runtime.eager import EagerPlan
 
     return EagerPlan.of(program).run(args)
 
 
-def _cond_numpy(index: Any, *operands: Any, branches: tuple[Program, ...]) -> list[Any]:
-    return _run(branches[min(max(int(index), 0), len(branches) - 1)], operands)
+def _cond_numpy(index: Any, *operands: Any, branches: tuple[Program, ...], run: Run = _run) -> list[Any]:
+    return run(branches[min(max(int(index), 0), len(branches) - 1)], operands)
 
 
-def _while_numpy(*args: Any, cond: Program, body: Program, cond_consts: int, body_consts: int) -> list[Any]:
+def _while_numpy(
+    *args: Any, cond: Program, body: Program, cond_consts: int, body_consts: int, run: Run = _run
+) -> list[Any]:  # fmt: skip
     first = cond_consts + body_consts
     tested, fixed, carry = args[:cond_consts], args[cond_consts:first], list(args[first:])
-    while _run(cond, [*tested, *carry])[0]:
-        carry = _run(body, [*fixed, *carry])
+    while run(cond, [*tested, *carry])[0]:
+        carry = run(body, [*fixed, *carry])
     return carry
 
 
-def _scan_numpy(*args: Any, body: Program, consts: int, carry: int, length: int, reverse: bool) -> list[Any]:
+def _scan_numpy(
+    *args: Any, body: Program, consts: int, carry: int, length: int, reverse: bool, run: Run = _run
+) -> list[Any]:  # fmt: skip
     first = consts + carry
     fixed, state, xs = args[:consts], list(args[consts:first]), args[first:]
     stacked = [np.empty((length, *y.shape), y.dtype) for y in body.out_avals[carry:]]
     for i in reversed(range(length)) if reverse else range(length):
-        outs = _run(body, [*fixed, *state, *[x[i] for x in xs]])
+        outs = run(body, [*fixed, *state, *[x[i] for x in xs]])
         state = outs[:carry]
         for all_ys, y in zip(stacked, outs[carry:], strict=True):
             all_ys[i] = y
