@@ -1,13 +1,11 @@
-"""Loops and branches compiled: the same bits as their bodies op by op, in the native program and in Python, and what they cost."""
+"""Loops and branches compiled: the same bits as their bodies op by op, natively and in Python, and what they cost."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-import fxgrad as fx
 import fxgrad.numpy as fnp
-from fxgrad.compile.lower import compile_program
 from fxgrad.ir.types import aval_of
 from fxgrad.primitives import control
 from fxgrad.trace.tracing import build
