@@ -8,6 +8,8 @@ nothing is copied from turn to turn but what the program copies.
 A carry is *in place* if the body can write its next value over the last one: the kernel that does walks both in the same order,
 or the old value is dead by then (`plan.py` decides). Otherwise it has two places in the scratch that take turns.
 
+A body over few numbers is no table at all but one kernel, which keeps what it carries in registers (`unrolled.py`).
+
 A body with a library call in it cannot run here: then the loop is in Python (`in_python`), over compiled bodies.
 """
 
@@ -25,8 +27,10 @@ from fxgrad.compile.kernelize import copy_launch
 from fxgrad.compile.layout import Layout, collapse
 from fxgrad.compile.plan import ALIGNMENT, Memory, plan_memory
 from fxgrad.compile.tables import Find, TableWriter
+from fxgrad.compile.unrolled import unroll
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.kernels.turns import Group, TurnsKernel
 from fxgrad.runtime.table import Move, Operand
 
 if TYPE_CHECKING:
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["Body", "Control", "control_steps", "in_python"]
 
 _BYTES = np.dtype(np.uint8)
+_AT_ONCE = 100  # cheap operations: a body in single numbers that has no more is not compared with a table
+_LAUNCH = 100  # operations that are done in the time the executor takes for a kernel
+_PORTION = 1 << 22  # operations between two looks at the clock
 
 
 # ---- bodies ----------------------------------------------------------------------------------------------------------------
@@ -63,6 +70,10 @@ class Body(NamedTuple):
 
     def total(self, figure: str) -> int:
         return sum(getattr(s, figure) for s in self.steps)
+
+    @property
+    def launches(self) -> list[Any]:
+        return [x for s in self.steps for x in s.all_kernels]
 
 
 def _body(flat: Program, fusion: bool, carries: Mapping[int, int] | None = None) -> Body | None:
@@ -221,9 +232,11 @@ class Control:
     """What a step of control does; subclasses write it into a table.
 
     `bodies`: names and bodies, as texts show them. `in_place`: (value read, value written) that had better lie in one place.
+    `kernel`: what takes the place of bodies.
     """
 
     bodies: list[tuple[str, Body]]
+    kernel: TurnsKernel | None = None
     in_place: list[tuple[Var, Var]]
     turns: int | None = 1  # None: unknown
 
@@ -328,6 +341,48 @@ class Branch(Control):
         return max(b.total(name) for b in self.branches)
 
 
+class Turns(Control):
+    """A loop that is one kernel."""
+
+    def __init__(
+        self, kernel: TurnsKernel, consts: Sequence[_Given], carries: Sequence[_Carry], xs: Sequence[_Given], ys: Sequence[Var],
+        length: int | None, reverse: bool, cost: int,
+    ):  # fmt: skip
+        scratch = _Scratch()
+        self.predicate = scratch.take(8)
+        super().__init__(scratch)
+        self.kernel: TurnsKernel = kernel
+        self.consts, self.carries, self.xs, self.ys = consts, carries, xs, ys
+        self.turns, self.reverse, self.cost = length, reverse, cost
+        self.bodies = []
+        self.in_place = [(c.first.root, c.last) for c in carries if not c.fixed and not c.first.offset]
+
+    def write(self, w: TableWriter, find: Find) -> None:
+        for c in self.carries:
+            w.copy(c.first.operand(find), find(c.last), c.nbytes)
+        operands = [*(c.operand(find) for c in self.consts), *(c.first.operand(find) for c in self.carries if c.fixed)]
+        operands += [find(c.last) for c in self.carries if not c.fixed]
+        operands += [x.operand(find) for x in self.xs] + [find(y) for y in self.ys]
+        portion = max(64, _PORTION // max(self.cost, 1))
+        if self.turns is None:
+            scratch = find(self.scratch)
+            predicate = scratch._replace(offset=scratch.offset + self.predicate)
+            plan = self.kernel.bind(np.array([portion, 0], np.int64))
+            w.fill(predicate, True, Aval((), np.dtype(np.bool_)))
+            with w.table.loop_while(predicate, scratch.offset + self.predicate + 8):
+                w.run(self.kernel, plan, [*operands, predicate])
+        elif self.turns:
+            strides = [x.stride for x in self.xs] + [y.aval.nbytes // self.turns for y in self.ys]
+            moves = [m for s in strides for m in (((self.turns - 1) * s, -s) if self.reverse else (0, s))]
+            w.run(self.kernel, self.kernel.bind(np.array([self.turns, -portion, *moves], np.int64)), operands)
+
+    def figure(self, name: str) -> int:
+        turns = 1 if self.turns is None else self.turns
+        if name == "flops":
+            return turns * self.cost
+        return sum(x.stride * turns for x in self.xs) if name == "bytes_read" else sum(y.aval.nbytes for y in self.ys)
+
+
 # ---- from equations to steps -----------------------------------------------------------------------------------------------
 
 
@@ -351,22 +406,69 @@ def _title(eqn: Eqn) -> str:
     return eqn.prim.name
 
 
-def _loop_body(program: Program, consts: int, carry: int, fusion: bool) -> tuple[Body | None, set[int]]:
-    """The body of a loop without the carries it never changes, and the numbers of these."""
-    flat = flatten(program)
-    fixed = {k for k in range(carry) if flat.outputs[k] is flat.inputs[consts + k]}
-    moving = [k for k in range(carry) if k not in fixed]
-    outputs = [*(flat.outputs[k] for k in moving), *flat.outputs[carry:]]
-    body = _body(Program(flat.inputs, flat.eqns, outputs, (), flat.name), fusion, {i: consts + k for i, k in enumerate(moving)})
-    return body, fixed
+class _Loop:
+    """The body of a loop, without results for the carries it never changes (`fixed`)."""
+
+    def __init__(self, program: Program, consts: int, carry: int):
+        flat = flatten(program)
+        self.consts, self.carry = consts, carry
+        self.fixed = {k for k in range(carry) if flat.outputs[k] is flat.inputs[consts + k]}
+        self.moving = [k for k in range(carry) if k not in self.fixed]
+        outputs = [*(flat.outputs[k] for k in self.moving), *flat.outputs[carry:]]
+        self.flat = Program(flat.inputs, flat.eqns, outputs, (), flat.name)
+
+    def body(self, fusion: bool) -> Body | None:
+        return _body(self.flat, fusion, {i: self.consts + k for i, k in enumerate(self.moving)})
 
 
-def _scan(operands: _Operands, eqn: Eqn) -> Scan | None:
+def _small(operands: _Operands, eqn: Eqn, loop: _Loop, cond: tuple[Program, int] | None = None) -> Turns | None:
+    """The loop as one kernel, if its body is small; `cond`: the test, and how many constants it has before the body's."""
+    if not operands.a.fusion:
+        return None
+    m, n, k = (0 if cond is None else cond[1]), loop.consts, loop.carry
+    given = [m + n + i for i in loop.fixed]
+    moving = [m + n + i for i in loop.moving]
+    xs = [*range(m + n + k, len(eqn.inputs))]
+    order = [*range(m + n), *given, *moving, *xs]  # of the operands: constants, carries, slices
+    avals = [x.aval if i < m + n + k else x.aval.with_shape(x.aval.shape[1:]) for i, x in enumerate(eqn.inputs)]
+    place = {i: at for at, i in enumerate(order)}
+    takes = [place[i] for i in range(m, len(order))]
+    programs: list[tuple[Program, list[int]]] = [(loop.flat, takes)]
+    if cond is not None:
+        programs.insert(0, (cond[0], [*range(m), *(place[i] for i in range(m + n, len(order)))]))
+    found = unroll([avals[i] for i in order], programs)
+    if found is None:
+        return None
+    made, results = found
+    if not made.ops:
+        return None
+    roles = ["const"] * (m + n + len(given)) + ["carry"] * len(moving) + ["x"] * len(xs)
+    groups = [Group(role, avals[i].dtype, avals[i].size) for role, i in zip(roles, order, strict=True)]
+    ys = eqn.outputs[k:] if cond is None else []
+    groups += [Group("y", v.aval.dtype, v.aval.size // max(v.aval.shape[0], 1)) for v in ys]
+    refs = [made.ref(r) for rs in reversed(results) for r in rs]
+    kernel = TurnsKernel(groups, made.ops, refs, -1 if cond is None else made.ends[0])
+    consts = [operands.take(x) for x in eqn.inputs[: m + n]]
+    first = [operands.take(x) for x in eqn.inputs[m + n : m + n + k]]
+    carries = [_Carry(c, v, i in loop.fixed) for i, (c, v) in enumerate(zip(first, eqn.outputs, strict=False))]
+    slices = [operands.take(eqn.inputs[i], sliced=True) for i in xs]
+    length = eqn.params["length"] if cond is None else None
+    return Turns(kernel, consts, carries, slices, ys, length, cond is None and eqn.params["reverse"], made.cost)
+
+
+def _scan(operands: _Operands, eqn: Eqn) -> Control | None:
     p = eqn.params
     n, carry = p["consts"], p["carry"]
-    body, fixed = _loop_body(p["body"], n, carry, operands.a.fusion)
+    loop = _Loop(p["body"], n, carry)
+    small = _small(operands, eqn, loop)
+    if small is not None and small.cost <= _AT_ONCE:
+        return small
+    body = loop.body(operands.a.fusion)
+    if small is not None and (body is None or small.cost <= _LAUNCH * len(body.launches)):
+        return small
     if body is None:
         return None
+    fixed = loop.fixed
     consts = [operands.take(x) for x in eqn.inputs[:n]]
     first = [operands.take(x) for x in eqn.inputs[n : n + carry]]
     xs = [operands.take(x, sliced=True) for x in eqn.inputs[n + carry :]]
@@ -377,13 +479,19 @@ def _scan(operands: _Operands, eqn: Eqn) -> Scan | None:
     return Scan(body, consts, carries, xs, eqn.outputs[carry:], p["length"], p["reverse"], arena, scratch)
 
 
-def _while(operands: _Operands, eqn: Eqn) -> While | None:
+def _while(operands: _Operands, eqn: Eqn) -> Control | None:
     p = eqn.params
     n, m = p["cond_consts"], p["body_consts"]
-    body, fixed = _loop_body(p["body"], m, len(eqn.inputs) - n - m, operands.a.fusion)
-    cond = _body(flatten(p["cond"]), operands.a.fusion)
+    loop, test = _Loop(p["body"], m, len(eqn.inputs) - n - m), flatten(p["cond"])
+    small = _small(operands, eqn, loop, (test, n))
+    if small is not None and small.cost <= _AT_ONCE:
+        return small
+    body, cond = loop.body(operands.a.fusion), _body(test, operands.a.fusion)
+    if small is not None and (body is None or cond is None or small.cost <= _LAUNCH * len(body.launches + cond.launches)):
+        return small
     if body is None or cond is None:
         return None
+    fixed = loop.fixed
     to_cond, to_body = ([operands.take(x) for x in part] for part in (eqn.inputs[:n], eqn.inputs[n : n + m]))
     first = [operands.take(x) for x in eqn.inputs[n + m :]]
     scratch = _Scratch()

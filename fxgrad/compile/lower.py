@@ -61,12 +61,13 @@ class Step:
         return self.launches[0] if self.launches else None
 
     @property
-    def all_launches(self) -> list[Launch]:
-        """Those of the steps inside as well."""
-        inside = (
-            [] if self.control is None else [x for _, body in self.control.bodies for s in body.steps for x in s.all_launches]
-        )
-        return [*self.launches, *inside]
+    def all_kernels(self) -> list[Any]:
+        """The kernels run, those of the steps inside as well."""
+        out = [launch.kernel for launch in self.launches]
+        if self.control is not None:
+            out += [self.control.kernel] if self.control.kernel is not None else []
+            out += [kernel for _, body in self.control.bodies for s in body.steps for kernel in s.all_kernels]
+        return out
 
     def __repr__(self) -> str:
         lines = [f"{self.kind}: {self.title}  ({self.bytes_read} B in, {self.bytes_written} B out; {'; '.join(self.why)})"]
@@ -117,7 +118,7 @@ class Executable:
     @property
     def text(self) -> str:
         """The kernels in the order of their first launch."""
-        kernels = {launch.kernel.text: None for s in self.steps for launch in s.all_launches}
+        kernels = {kernel.text: None for s in self.steps for kernel in s.all_kernels}
         return "\n\n".join(kernels)
 
     def as_text(self) -> str:
@@ -205,7 +206,7 @@ def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse:
     native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
     kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
     memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
-    kernels = [launch.kernel for s in steps for launch in s.all_launches]
+    kernels = [kernel for s in steps for kernel in s.all_kernels]
     addresses = dict(zip([k.digest for k in kernels], kernel_addresses(kernels), strict=True)) if kernels else {}
     return Executable(a, steps, results, memory, addresses)
 

@@ -52,6 +52,10 @@ class TableWriter:
             ]
             self.table.pipeline(runs, step.rows, step.block, step.lead)
 
+    def run(self, kernel: Any, plan: np.ndarray, operands: Sequence[Operand]) -> None:
+        """A kernel by itself."""
+        self.table.pipeline([Run(self.addresses[kernel.digest], plan, operands)])
+
     def fill(self, target: Operand, value: Any, aval: Aval) -> None:
         from fxgrad.runtime.launch import fill_kernel
 

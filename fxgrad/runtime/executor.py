@@ -333,10 +333,12 @@ def run_together(team, step, pointers, start, deadline):
 def run_alone(settings, step, pointers, start, deadline):
     """A step by this thread, like `run_together`."""
     extent, grain, clock = field(step, EXTENT), field(step, GRAIN), stack(2)
-    if grain == 0 or deadline == 0 or extent - start < 2 * grain:
+    if grain == 0 or deadline == 0 or extent - start < 2 * abs(grain):
         run_chunk(step, pointers, start, extent)
         return extent
-    chunk = max((extent + CHUNKS_ALONE - 1) // CHUNKS_ALONE + grain - 1, grain) // grain * grain
+    chunk = -grain
+    if grain > 0:
+        chunk = max((extent + CHUNKS_ALONE - 1) // CHUNKS_ALONE + grain - 1, grain) // grain * grain
     while start < extent:
         end = min(start + chunk, extent)
         run_chunk(step, pointers, start, end)

@@ -120,6 +120,7 @@ class Table:
         """Kernels on the same rows: units of the one numbered `lead` map to rows by `rows`, (units, unit, rows of a batch).
 
         `block` units at a time go through all kernels (0: a whole chunk), so that what one writes the next finds in cache.
+        A plan's grain below 0: units follow from one another, one thread does them in order, -grain at a time.
         """
         extent, grain = (int(n) for n in runs[lead].plan[:2])
         pointers = sum(len(r.operands) for r in runs)
@@ -128,7 +129,7 @@ class Table:
         self._operands += [x for r in runs for x in r.operands]
         if grain == 0 or extent >= grain:
             self._flags |= RELEASE
-        if grain and extent >= 2 * grain:
+        if grain > 0 and extent >= 2 * grain:
             self._flags |= PARALLEL
 
     def _control(self, kind: int, operand: Operand | None, target: int = 0, value: int = 0) -> list[int]:
