@@ -9,14 +9,18 @@ reduction is a kernel of its own that computes what it reduces, when nobody else
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
+from fxgrad.compile.updates import Update, covers, is_update, made_update, region_shape, settle
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
+from fxgrad.primitives.base import kernel_dtypes
 from fxgrad.primitives.dot import has_product_kernel
 from fxgrad.runtime.eager import has_kernel
 
@@ -28,6 +32,7 @@ __all__ = ["Analysis", "Task", "partition", "reads_of"]
 MAX_OPS = 64
 MAX_READS = 20
 _MAX_CONE = 8
+_KERNELS = ("map", "reduce", "update")
 _MAX_EPILOGUE = 12
 
 
@@ -45,6 +50,7 @@ class Task:
         self.reduce: Eqn | None = None
         self.epilogue: list[Eqn] = []
         self.rows: Rows | None = None
+        self.updates: list[Update] = []  # those of the equations that write a region of an array
         self.pieces: list[Eqn] = []  # those of the equations whose results are taken from operands piece by piece
         self.why: list[str] = []
 
@@ -62,6 +68,7 @@ class Analysis:
         self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.views: dict[Var, tuple[Atom, Layout]] = {}
         self.pieces: set[int] = set()  # map equations that take their result from their operands piece by piece
+        self.updates: dict[int, Update] = {}
         self.turned = self._turned()
         self.kinds: list[str] = []
         for i, e in enumerate(self.eqns):
@@ -80,10 +87,13 @@ class Analysis:
 
     def _meeting_scalars(self, eqn: Eqn) -> Eqn:
         """A map equation meets scalars as they are: those broadcast to its shape are taken from before the broadcast."""
-        if eqn.prim.kind != "map" or not any(type(x) is Var and x in self.views for x in eqn.inputs):
+        update = is_update(eqn)
+        if eqn.prim.kind != "map" and not update or not any(type(x) is Var and x in self.views for x in eqn.inputs):
             return eqn
         roots = [self.access(x)[0] for x in eqn.inputs]
         inputs = [x if root.aval.shape else root for x, root in zip(eqn.inputs, roots, strict=True)]
+        if update:
+            inputs[0] = eqn.inputs[0]
         return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
 
     def _turned(self) -> dict[int, tuple[Var, Layout]]:
@@ -135,6 +145,13 @@ class Analysis:
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
         if prim.name == "dot" and has_product_kernel(avals[0].dtype):
             return self._product(i)
+        if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
+            if covers(eqn) or not math.prod(region_shape(eqn)):
+                self.views[eqn.outputs[0]] = self.access(eqn.inputs[covers(eqn)])
+                return "view"
+            self.updates[i] = made_update(self, eqn)
+            self.producer[self.updates[i].home] = i
+            return "update"
         if in_pieces(eqn):
             whole = only_part(eqn)
             if whole is not None:
@@ -163,15 +180,17 @@ class Analysis:
         return root
 
     def direct(self, atom: Atom, c: int) -> int | None:
-        """The map equation whose value equation c, a map or a reduction, can take from a register."""
+        """The map equation whose value equation c, a map, a reduction or an update, can take from a register."""
         if type(atom) is not Var:
             return None
         p = self.producer.get(atom)
         return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.space(c), ()) else None
 
     def space(self, i: int) -> tuple[int, ...]:
-        """The iteration space of a map or reduce equation."""
+        """The iteration space of a map, reduce or update equation."""
         e = self.eqns[i]
+        if self.kinds[i] == "update":
+            return self.updates[i].place.shape
         return e.outputs[0].aval.shape if self.kinds[i] == "map" else e.inputs[0].aval.shape
 
     def _level(self, i: int) -> int:
@@ -179,7 +198,7 @@ class Analysis:
         for a in self.eqns[i].inputs:
             if type(a) is not Var:
                 continue
-            if kind in ("map", "reduce") and (p := self.direct(a, i)) is not None:
+            if kind in _KERNELS and (p := self.direct(a, i)) is not None:
                 level = max(level, self.levels[p])
                 continue
             root = self.access(a)[0]
@@ -209,7 +228,7 @@ def _groups(a: Analysis) -> dict[int, Any]:
 
     first: dict[Any, int] = {}
     for i, kind in enumerate(a.kinds):
-        if kind != "map":
+        if kind not in ("map", "update"):
             continue
         parent[i] = i
         shape = a.space(i)
@@ -248,7 +267,7 @@ class Placement:
 
     def __init__(self, a: Analysis, fusion: bool):
         self.a, self.fusion = a, fusion
-        self.home = _groups(a) if fusion else {i: ("map", i, 0) for i, k in enumerate(a.kinds) if k == "map"}
+        self.home = _groups(a) if fusion else {i: ("map", i, 0) for i, k in enumerate(a.kinds) if k in ("map", "update")}
         self.computed: dict[int, dict[Any, None]] = {}  # equation -> kernels, in order
         self.why: dict[int, str] = {}  # stored equations, and the reason
         self.ops: dict[Any, int] = {}
@@ -258,6 +277,8 @@ class Placement:
         for i in range(len(a.eqns) - 1, -1, -1):
             if a.kinds[i] == "map":
                 self._place(i)
+            elif a.kinds[i] == "update":
+                self._store(i, "updated in place")
             elif a.kinds[i] == "reduce":
                 self._note_reads(i, ("reduce", i, 0))
 
@@ -275,9 +296,9 @@ class Placement:
         why = "fusion is off" if not self.fusion else "output of the program" if v in self.viewed else ""
         for c in a.consumers[i]:
             kind = a.kinds[c]
-            if kind in ("map", "reduce") and a.direct(v, c) is not None:
-                needs.update(self.computed[c] if kind == "map" else {("reduce", c, 0): None})
-            elif kind in ("map", "reduce"):
+            if kind in _KERNELS and a.direct(v, c) is not None:
+                needs.update({("reduce", c, 0): None} if kind == "reduce" else self.computed[c])
+            elif kind in _KERNELS:
                 why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
             else:
                 why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
@@ -302,6 +323,12 @@ class Placement:
         self.computed[i] = needs
         for k in needs:
             self._note_reads(i, k)
+
+    def _store(self, i: int, why: str) -> None:
+        """Computed by its own kernel, which stores it."""
+        self.why[i] = why
+        self.computed[i] = {self.home[i]: None}
+        self._note_reads(i, self.home[i])
 
     def _room(self, kernel: Any) -> bool:
         return self.ops.get(kernel, 0) < MAX_OPS and len(self.reads.get(kernel, ())) < MAX_READS
@@ -351,9 +378,9 @@ def partition(program: Program, fusion: bool = True) -> tuple[Analysis, list[Tas
     placed = Placement(a, fusion)
     tasks = _tasks(a, placed)
     if not fusion:
-        return a, _schedule(a, tasks)
+        return a, _schedule_in_place(a, tasks, placed.viewed)
     tasks = _schedule(a, _absorb_epilogues(a, tasks, placed))
-    return a, _schedule(a, merge_rows(a, tasks, placed.viewed))
+    return a, _schedule_in_place(a, merge_rows(a, tasks, placed.viewed), placed.viewed)
 
 
 def _tasks(a: Analysis, placed: Placement) -> list[Task]:
@@ -369,14 +396,16 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
             task = kernels.setdefault(("reduce", i, 0), Task("reduce", a.space(i), i))
             task.reduce, task.stored, task.order = eqn, list(eqn.outputs), i
             task.why = ["the result of a reduction"]
-        elif a.kinds[i] == "map":
+        elif a.kinds[i] in ("map", "update"):
             for k in placed.computed[i]:
                 shape = a.space(k[1])
                 task = kernels.setdefault(k, Task(k[0], shape, i))
                 task.eqns.append(eqn)
                 task.pieces += [eqn] if i in a.pieces else []
                 if k == placed.home[i] and i in placed.why:
-                    task.stored.append(eqn.outputs[0])
+                    if i in a.updates:
+                        task.updates.append(a.updates[i])
+                    task.stored.append(a.updates[i].home if i in a.updates else eqn.outputs[0])
                     task.why.append(placed.why[i])
                     task.order = i
     return tasks + [t for t in kernels.values() if t.stored]
@@ -409,7 +438,7 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
         if len(users) != 1 or v in placed.viewed or users[0].kind != "map":
             continue
         m = users[0]
-        if m.pieces:
+        if m.pieces or m.updates:
             continue
         plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:
@@ -420,26 +449,61 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
 
 def _schedule(a: Analysis, tasks: list[Task]) -> list[Task]:
     """Dependencies first, otherwise in program order."""
-    import heapq
+    return _ordered(a, tasks, {})
 
-    maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
-    waiting: list[int] = []
-    followers: list[list[int]] = [[] for _ in tasks]
+
+def _schedule_in_place(a: Analysis, tasks: list[Task], kept: set[Var]) -> list[Task]:
+    """The same; who reads an array that is then updated comes before, and an update for which that cannot be makes a copy."""
+    made = {v for t in tasks if t.kind != "host" for v in t.stored} - kept
+    readers: dict[Var, list[int]] = {}
     for n, t in enumerate(tasks):
-        before = {maker[v] for v in reads_of(a, t.all_eqns) if v in maker} - {n}
-        waiting.append(len(before))
-        for m in before:
+        for v in reads_of(a, t.all_eqns):
+            readers.setdefault(v, []).append(n)
+    waits: dict[int, set[int]] = {}
+    for n, t in enumerate(tasks):
+        taken: set[Atom] = set()
+        for u in reversed(t.updates):
+            if u.whole and u.base in made and u.base not in taken:
+                u.over = True
+                taken.add(u.base)
+        settle(a, t)
+        for u in t.updates:
+            if u.over:
+                assert type(u.base) is Var
+                waits.setdefault(n, set()).update(m for m in readers[u.base] if m != n)
+    return _ordered(a, tasks, waits)
+
+
+def _ordered(a: Analysis, tasks: list[Task], waits: dict[int, set[int]]) -> list[Task]:
+    """Tasks after those they need, and after those they should wait for; if that would be a circle, one no longer does."""
+    maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
+    needs = [{maker[v] for v in reads_of(a, t.all_eqns) if v in maker} - {n} for n, t in enumerate(tasks)]
+    before = [needs[n] | waits[n] if n in waits else needs[n] for n in range(len(tasks))]
+    waiting = [len(b) for b in before]
+    followers: list[list[int]] = [[] for _ in tasks]
+    for n, b in enumerate(before):
+        for m in b:
             followers[m].append(n)
     ready = [(t.order, n) for n, t in enumerate(tasks) if not waiting[n]]
     heapq.heapify(ready)
+    patient = sorted(waits, key=lambda n: (tasks[n].order, n))
+    done: set[int] = set()
     out = []
-    while ready:
+    while len(out) < len(tasks):
+        if not ready:
+            n = next((n for n in patient if n not in done and needs[n] <= done), None)
+            if n is None:
+                raise AssertionError("fusion made a cycle")
+            for u in tasks[n].updates:
+                u.over = u.aside = False
+            patient.remove(n)
+            waiting[n] = 0
+            ready.append((tasks[n].order, n))
         _, n = heapq.heappop(ready)
+        done.add(n)
         out.append(tasks[n])
         for m in followers[n]:
             waiting[m] -= 1
             if not waiting[m]:
                 heapq.heappush(ready, (tasks[m].order, m))
-    if len(out) != len(tasks):
-        raise AssertionError("fusion made a cycle")
     return out

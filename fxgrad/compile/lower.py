@@ -236,7 +236,7 @@ def _why_before(task: Task, launch: Launch) -> str:
 
 
 def _kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
-    step = Step("kernel", title, why, launch.reads, launch.writes)
+    step = Step("kernel", title, why, [*launch.reads, *(v for _, v in launch.over)], launch.writes)
     step.launches = [launch._replace(plan=launch.kernel.bind(launch.plan))]
     step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
     return step

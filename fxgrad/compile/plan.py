@@ -84,9 +84,11 @@ def plan_memory(
     given = {inputs[i]: i for i in donated if inputs[i] not in shared}
     chains = {v: _Chain(v, b, death[v]) for v, b in birth.items()}
     chains |= {v: _Chain(v, -1, death.get(v, -1)) for v in given}
-    if reuse:
-        for i, step in enumerate(steps):
-            for launch in step.launches:
+    for i, step in enumerate(steps):
+        for launch in step.launches:
+            for v, before in launch.over:
+                _follow(chains, v, before)
+            if reuse:
                 _join(i, step, launch, chains, death)
     return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse)
 
@@ -105,10 +107,19 @@ def _join(i: int, step: Step, launch: Launch, chains: dict[Var, _Chain], death: 
             if old is None or death[v] != i or v in others or old.values[-1] is not v:
                 continue
             if old is not chains[w] and _same_walk(launch, v, w):
-                old.values += chains[w].values
-                old.death = chains[w].death
-                chains[w] = old
+                _follow(chains, w, v)
                 break
+
+
+def _follow(chains: dict[Var, _Chain], v: Var, before: Var) -> None:
+    """A value that is another one with a part written anew lies where that lay."""
+    old, new = chains[before], chains[v]
+    if old.values[-1] is not before:
+        raise AssertionError("two values are to take one's memory")
+    old.values += new.values
+    old.death = new.death
+    for x in new.values:
+        chains[x] = old
 
 
 def _same_walk(launch: Launch, v: Var, w: Var) -> bool:
