@@ -9,15 +9,16 @@ reduction is a kernel of its own that computes what it reduces, when nobody else
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Sequence
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
-from fxgrad.compile.updates import Update, covers, is_update, made_update, region_shape, settle
+from fxgrad.compile.schedule import reads_of, schedule, schedule_in_place
+from fxgrad.compile.tape import chains
+from fxgrad.compile.updates import Update, covers, is_update, made_update, region_shape
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
 from fxgrad.primitives.base import kernel_dtypes
@@ -27,7 +28,7 @@ from fxgrad.runtime.eager import has_kernel
 if TYPE_CHECKING:
     from fxgrad.compile.passes import Rows
 
-__all__ = ["Analysis", "Task", "partition", "reads_of"]
+__all__ = ["Analysis", "Task", "partition"]
 
 MAX_OPS = 64
 MAX_READS = 20
@@ -69,6 +70,7 @@ class Analysis:
         self.views: dict[Var, tuple[Atom, Layout]] = {}
         self.pieces: set[int] = set()  # map equations that take their result from their operands piece by piece
         self.updates: dict[int, Update] = {}
+        self.kept = set(program.outputs)
         self.turned = self._turned()
         self.kinds: list[str] = []
         for i, e in enumerate(self.eqns):
@@ -77,7 +79,10 @@ class Analysis:
             if self.kinds[i] == "host":
                 self.eqns[i] = e  # a library call takes the shape of its result from its operands
         self.consumers: list[list[int]] = [[] for _ in self.eqns]
+        passed = self._passed() if self.updates else ()
         for i, e in enumerate(self.eqns):
+            if i in passed:
+                continue
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
                 if a in self.producer:
                     self.consumers[self.producer[a]].append(i)
@@ -87,14 +92,21 @@ class Analysis:
 
     def _meeting_scalars(self, eqn: Eqn) -> Eqn:
         """A map equation meets scalars as they are: those broadcast to its shape are taken from before the broadcast."""
-        update = is_update(eqn)
-        if eqn.prim.kind != "map" and not update or not any(type(x) is Var and x in self.views for x in eqn.inputs):
+        if eqn.prim.kind != "map" or not any(type(x) is Var and x in self.views for x in eqn.inputs):
             return eqn
         roots = [self.access(x)[0] for x in eqn.inputs]
         inputs = [x if root.aval.shape else root for x, root in zip(eqn.inputs, roots, strict=True)]
-        if update:
-            inputs[0] = eqn.inputs[0]
         return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
+
+    def _passed(self) -> set[int]:
+        """Views that nobody reads: an update takes what they are of."""
+        read, out = set(self.kept), set()
+        for i in range(len(self.eqns) - 1, -1, -1):
+            if self.kinds[i] == "view" and read.isdisjoint(self.eqns[i].outputs):
+                out.add(i)
+            else:
+                read.update(self.eqns[i].inputs)
+        return out
 
     def _turned(self) -> dict[int, tuple[Var, Layout]]:
         """For each product that only transposes read: the result of the last of them, and the product as a view of it."""
@@ -150,6 +162,7 @@ class Analysis:
                 self.views[eqn.outputs[0]] = self.access(eqn.inputs[covers(eqn)])
                 return "view"
             self.updates[i] = made_update(self, eqn)
+            self.eqns[i] = self.updates[i].eqn
             self.producer[self.updates[i].home] = i
             return "update"
         if in_pieces(eqn):
@@ -201,10 +214,21 @@ class Analysis:
             if kind in _KERNELS and (p := self.direct(a, i)) is not None:
                 level = max(level, self.levels[p])
                 continue
+            if i in self.updates and (p := self.chained(i)) is not None:
+                level = max(level, self.levels[p])
+                continue
             root = self.access(a)[0]
             if type(root) is Var and root in self.producer:
                 level = max(level, self.levels[self.producer[root]] + 1)
         return level
+
+    def chained(self, i: int) -> int | None:
+        """The write of one element that made the array into which i writes one, if nobody else reads that."""
+        base = self.updates[i].base
+        p = self.producer.get(base) if type(base) is Var else None
+        if p is None or p not in self.updates or self.space(i) != () or self.space(p) != ():
+            return None
+        return p if self.updates[i].whole and self.consumers[p] == [i] and base not in self.kept else None
 
     def leaf(self, atom: Atom) -> Var | None:
         """The stored array a map or reduce operation would read for this operand; None for literals."""
@@ -242,7 +266,12 @@ def _groups(a: Analysis) -> dict[int, Any]:
                     join(i, p)
             elif (leaf := a.leaf(x)) is not None and leaf.aval.size > 1:
                 join(i, first.setdefault((*place, leaf), i))
-    return _chunked(a, {i: find(i) for i in parent})
+    roots = {i: find(i) for i in parent}
+    sizes = Counter(roots.values())
+    tapes = {r for i, r in roots.items() if i in a.updates and a.chained(i) is not None}
+    tapes |= {r for r, n in sizes.items() if n > MAX_OPS and a.space(r) == ()}
+    found = _chunked(a, {i: r for i, r in roots.items() if r not in tapes})
+    return {i: found.get(i, ("tape", r, 0)) for i, r in roots.items()}
 
 
 def _chunked(a: Analysis, root: dict[int, int]) -> dict[int, Any]:
@@ -309,6 +338,8 @@ class Placement:
     def _place(self, i: int) -> None:
         needs, why = self._uses(i)
         home = self.home[i]
+        if home[0] == "tape" and not why and any(k != home for k in needs):
+            why = f"{len(needs)} kernels need it"
         if not why and len(needs) == 1:
             (only,) = needs
             why = "" if only == home or self._room(only) else "the kernel that needs it is full"
@@ -378,14 +409,15 @@ def partition(program: Program, fusion: bool = True) -> tuple[Analysis, list[Tas
     placed = Placement(a, fusion)
     tasks = _tasks(a, placed)
     if not fusion:
-        return a, _schedule_in_place(a, tasks, placed.viewed)
-    tasks = _schedule(a, _absorb_epilogues(a, tasks, placed))
-    return a, _schedule_in_place(a, merge_rows(a, tasks, placed.viewed), placed.viewed)
+        return a, schedule_in_place(a, tasks, placed.viewed)
+    tasks = schedule(a, _absorb_epilogues(a, tasks, placed))
+    return a, schedule_in_place(a, merge_rows(a, tasks, placed.viewed), placed.viewed)
 
 
 def _tasks(a: Analysis, placed: Placement) -> list[Task]:
     kernels: dict[Any, Task] = {}
     tasks: list[Task] = []
+    tapes: dict[Any, list[int]] = {}
     for i, eqn in enumerate(a.eqns):
         if a.kinds[i] in ("host", "dot"):
             task = Task(a.kinds[i], (), i)
@@ -404,23 +436,19 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
                 task.pieces += [eqn] if i in a.pieces else []
                 if k == placed.home[i] and i in placed.why:
                     if i in a.updates:
+                        if k[0] == "tape":
+                            tapes.setdefault(k, []).append(i)
+                            task.order = i
+                            continue
                         task.updates.append(a.updates[i])
                     task.stored.append(a.updates[i].home if i in a.updates else eqn.outputs[0])
                     task.why.append(placed.why[i])
                     task.order = i
+    for k, numbers in tapes.items():
+        kernels[k].updates = chains(a, numbers)
+        kernels[k].stored += [u.home for u in kernels[k].updates]
+        kernels[k].why.append("elements updated in place")
     return tasks + [t for t in kernels.values() if t.stored]
-
-
-def reads_of(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
-    """Stored arrays the equations read."""
-    made = {v for e in eqns for v in e.outputs}
-    roots: dict[Var, None] = {}
-    for e in eqns:
-        for x in e.inputs:
-            root = x if type(x) is Var and x in made else a.access(x)[0]
-            if type(root) is Var and root not in made:
-                roots[root] = None
-    return roots
 
 
 def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list[Task]:
@@ -445,65 +473,3 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
             t.epilogue, t.stored, t.why, t.order = m.eqns, m.stored, m.why, m.order
             gone.add(id(m))
     return [t for t in tasks if id(t) not in gone]
-
-
-def _schedule(a: Analysis, tasks: list[Task]) -> list[Task]:
-    """Dependencies first, otherwise in program order."""
-    return _ordered(a, tasks, {})
-
-
-def _schedule_in_place(a: Analysis, tasks: list[Task], kept: set[Var]) -> list[Task]:
-    """The same; who reads an array that is then updated comes before, and an update for which that cannot be makes a copy."""
-    made = {v for t in tasks if t.kind != "host" for v in t.stored} - kept
-    readers: dict[Var, list[int]] = {}
-    for n, t in enumerate(tasks):
-        for v in reads_of(a, t.all_eqns):
-            readers.setdefault(v, []).append(n)
-    waits: dict[int, set[int]] = {}
-    for n, t in enumerate(tasks):
-        taken: set[Atom] = set()
-        for u in reversed(t.updates):
-            if u.whole and u.base in made and u.base not in taken:
-                u.over = True
-                taken.add(u.base)
-        settle(a, t)
-        for u in t.updates:
-            if u.over:
-                assert type(u.base) is Var
-                waits.setdefault(n, set()).update(m for m in readers[u.base] if m != n)
-    return _ordered(a, tasks, waits)
-
-
-def _ordered(a: Analysis, tasks: list[Task], waits: dict[int, set[int]]) -> list[Task]:
-    """Tasks after those they need, and after those they should wait for; if that would be a circle, one no longer does."""
-    maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
-    needs = [{maker[v] for v in reads_of(a, t.all_eqns) if v in maker} - {n} for n, t in enumerate(tasks)]
-    before = [needs[n] | waits[n] if n in waits else needs[n] for n in range(len(tasks))]
-    waiting = [len(b) for b in before]
-    followers: list[list[int]] = [[] for _ in tasks]
-    for n, b in enumerate(before):
-        for m in b:
-            followers[m].append(n)
-    ready = [(t.order, n) for n, t in enumerate(tasks) if not waiting[n]]
-    heapq.heapify(ready)
-    patient = sorted(waits, key=lambda n: (tasks[n].order, n))
-    done: set[int] = set()
-    out = []
-    while len(out) < len(tasks):
-        if not ready:
-            n = next((n for n in patient if n not in done and needs[n] <= done), None)
-            if n is None:
-                raise AssertionError("fusion made a cycle")
-            for u in tasks[n].updates:
-                u.over = u.aside = False
-            patient.remove(n)
-            waiting[n] = 0
-            ready.append((tasks[n].order, n))
-        _, n = heapq.heappop(ready)
-        done.add(n)
-        out.append(tasks[n])
-        for m in followers[n]:
-            waiting[m] -= 1
-            if not waiting[m]:
-                heapq.heappush(ready, (tasks[m].order, m))
-    return out

@@ -12,11 +12,13 @@ from fxgrad.compile.fuse import Analysis, Task
 from fxgrad.compile.layout import Layout, MapPlan, Place, across, cols_plan, contiguous, map_plan, row_plan, split_plans
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.pieces import Box, Chosen, boxes, within
+from fxgrad.compile.tape import Tape
 from fxgrad.compile.updates import Update, is_update, outside
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.matmul import ProductKernel
 from fxgrad.kernels.spec import Kernel, Op, Operand, reduction_block, weight
+from fxgrad.kernels.tape import TapeKernel
 
 __all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
 
@@ -34,7 +36,7 @@ class Launch(NamedTuple):
     `over` are (written, before): values of which only a part is written, in the memory of what they were before.
     """
 
-    kernel: Kernel | ProductKernel
+    kernel: Kernel | ProductKernel | TapeKernel
     plan: np.ndarray
     reads: list[Var]
     writes: list[Var]
@@ -137,6 +139,8 @@ def _target(aval: Aval) -> Place:
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
     """The kernels of a task; several, when a reduction needs its operand brought in order first or is split."""
+    if task.kind == "tape":
+        return tape_launches(a, task)
     if task.updates:
         return update_launches(a, task)
     if task.pieces:
@@ -244,14 +248,8 @@ def _over_box(values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], part
 
 def update_launches(a: Analysis, task: Task) -> list[Launch]:
     """The kernel that writes regions of arrays, and other results; before it, what is outside the regions where those are copies."""
-    out: list[Launch] = []
-    fresh = [u for u in task.updates if not u.over]
-    for u in fresh:
-        for i, (source, target) in enumerate(outside(u)):
-            launch = copy_launch(u.base, source, u.home, target)
-            out.append(launch._replace(why=_why_copied(u)) if not i else _completing(launch, [u.home]))
-    over = tuple((u.home, u.base) for u in task.updates if u.over and isinstance(u.base, Var))
-    homes = [u.home for u in fresh] + [v for v, _ in over]
+    out, fresh, over = _begun(task)
+    homes = [*fresh, *(v for v, _ in over)]
     plain = [v for v in task.stored if v not in homes]
     place = {u.home: u for u in task.updates}
     results = [place[v].value if v in place else v for v in (*homes, *plain)]
@@ -264,8 +262,31 @@ def update_launches(a: Analysis, task: Task) -> list[Launch]:
         out += [x._replace(why="the kernel reads other places of what it updates") for x in launches]
         last = copy_launch(kept, contiguous(kept.aval.shape, kept.aval.dtype.itemsize), aside.home, aside.place)
         return [*out, last._replace(over=over)]
-    launches = _regions(a, task, eqns, results, wholes, [*homes, *plain], [u.home for u in fresh])
+    launches = _regions(a, task, eqns, results, wholes, [*homes, *plain], fresh)
     return [*out, launches[0]._replace(over=over), *launches[1:]]
+
+
+def _begun(task: Task) -> tuple[list[Launch], list[Var], tuple[tuple[Var, Var], ...]]:
+    """Copies of what updates leave as it was, the arrays so made, and (updated, before) for those that are updated in place."""
+    out: list[Launch] = []
+    fresh = [u for u in task.updates if not u.over]
+    for u in fresh:
+        for i, (source, target) in enumerate(outside(u)):
+            launch = copy_launch(u.base, source, u.home, target)
+            out.append(launch._replace(why=_why_copied(u)) if not i else _completing(launch, [u.home]))
+    return out, [u.home for u in fresh], tuple((u.home, u.base) for u in task.updates if u.over and isinstance(u.base, Var))
+
+
+def tape_launches(a: Analysis, task: Task) -> list[Launch]:
+    """A list of scalar operations, after copies of the arrays of which it writes elements, where those are not its own."""
+    out, fresh, over = _begun(task)
+    tape = Tape(a, task)
+    kernel, scratch = tape.kernel(), tape.scratch()
+    plain = [v for v in task.stored if v not in {u.home for u in task.updates}]
+    reads, writes = [*tape.roots, *fresh], [*(v for v, _ in over), *plain, scratch]
+    plan = tape.plan(kernel, [*reads, *writes], scratch)
+    moved = 8 * len(tape.code)
+    return [*out, Launch(kernel, plan, reads, writes, moved, moved, _flops(task.eqns, 1), over=over)]
 
 
 def _why_copied(u: Update) -> str:

@@ -221,7 +221,7 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
         way = _why_before(task, launch)
-        why = [way] if way and launch.writes != task.stored else task.why
+        why = [way] if way and (task.updates or launch.writes != task.stored) else task.why
         steps.append(_kernel_step(launch, launch.kernel.title, why))
     return steps
 

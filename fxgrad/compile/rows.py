@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.compile.fuse import Analysis, Task, reads_of
+from fxgrad.compile.fuse import Analysis, Task
 from fxgrad.compile.passes import Rows, RowSpace
+from fxgrad.compile.schedule import reads_of
 from fxgrad.ir.types import Var
 
 __all__ = ["merge_rows"]

@@ -17,7 +17,19 @@ from fxgrad.ir.types import Atom, Var
 if TYPE_CHECKING:
     from fxgrad.compile.fuse import Analysis, Task
 
-__all__ = ["Region", "Update", "conflict", "covers", "is_update", "made_update", "outside", "region_of", "region_shape", "settle"]
+__all__ = [
+    "Region",
+    "Update",
+    "apart",
+    "conflict",
+    "covers",
+    "is_update",
+    "made_update",
+    "outside",
+    "region_of",
+    "region_shape",
+    "settle",
+]
 
 Ints = tuple[int, ...]
 _BOXES = 1 << 16  # bytes from which on only what is outside the region is copied, box by box
@@ -37,10 +49,11 @@ class Update:
     `over`: it takes the memory of its base. `aside`: the new region is computed before any of it is written.
     """
 
-    def __init__(self, eqn: Eqn, base: Atom, source: Layout, home: Var, target: Layout):
+    def __init__(self, eqn: Eqn, base: Atom, source: Layout, home: Var, target: Layout, shape: Ints):
         self.eqn, self.base, self.source, self.home, self.target = eqn, base, source, home, target
-        self.region = region_of(eqn)
+        self.region: Region | None = region_of(eqn)  # None: single elements
         self.over = self.aside = False
+        self.shape = shape  # in which it is written
         self.whole = type(base) is Var and _is_all_of(source, base)
 
     @property
@@ -51,7 +64,10 @@ class Update:
     @property
     def place(self) -> Layout:
         """The region in the memory of `home`."""
-        return _part(self.target, self.region)
+        assert self.region is not None
+        found = apply_view("reshape", _part(self.target, self.region), {"shape": self.shape})
+        assert found is not None
+        return found
 
     @property
     def nbytes(self) -> int:
@@ -100,18 +116,34 @@ def made_update(a: Analysis, eqn: Eqn) -> Update:
     """The update an equation asks for; a view tells where its result lies, if that is not in the order of its axes."""
     x, y = eqn.inputs[0], eqn.outputs[0]
     base, source = a.access(x)
-    plain = contiguous(y.aval.shape, y.aval.dtype.itemsize)
-    if type(base) is Var and _is_all_of(source, base) and (source != plain or base.aval.shape != y.aval.shape):
-        home = Var(base.aval)
+    home, target = y, contiguous(y.aval.shape, y.aval.dtype.itemsize)
+    if type(base) is Var and _is_all_of(source, base) and (source != target or base.aval.shape != y.aval.shape):
+        home, target = Var(base.aval), source
         a.views[y] = home, source
-        return Update(eqn, base, source, home, source)
-    return Update(eqn, base, source, y, plain)
+    value, shape = _as_computed(a, eqn.inputs[1], _part(target, region_of(eqn)))
+    return Update(Eqn(eqn.prim, [x, value], eqn.params, eqn.outputs, eqn.source), base, source, home, target, shape)
+
+
+def _as_computed(a: Analysis, value: Atom, region: Layout) -> tuple[Atom, Ints]:
+    """What is written, before it was reshaped just for that, and the shape in which it is written."""
+    shape, u = region.shape, value
+    while type(u) is Var and (p := a.producer.get(u)) is not None and a.kinds[p] == "view":
+        made = a.eqns[p]
+        if made.prim.name not in ("reshape", "broadcast") or made.inputs[0].aval.size != u.aval.size:
+            break
+        u = made.inputs[0]
+        if apply_view("reshape", region, {"shape": u.aval.shape}) is not None:
+            value, shape = u, u.aval.shape
+    root = a.access(value)[0]
+    if root.aval.shape:
+        return value, shape
+    return root, () if value.aval.size == 1 else shape
 
 
 def outside(u: Update) -> list[tuple[Layout, Layout]]:
     """What has to be copied from the base to make an array of its own: (where it lies, where it goes)."""
     shape, region = u.target.shape, u.region
-    if u.home.aval.nbytes < _BOXES or any(s != 1 for s in region.step):
+    if region is None or u.home.aval.nbytes < _BOXES or any(s != 1 for s in region.step):
         return [(u.source, u.target)]
     out: list[tuple[Layout, Layout]] = []
     lo, hi, ones = [0] * len(shape), list(shape), (1,) * len(shape)
@@ -173,6 +205,13 @@ def _meet(x: tuple[int, int, int], y: tuple[int, int, int]) -> bool:
     return (a - b) % math.gcd(s if m > 1 else 0, t if n > 1 else 0) == 0 if m > 1 or n > 1 else a == b
 
 
+def apart(x: Region, y: Region) -> bool:
+    """Whether two regions of one array have no element in common."""
+    return not all(
+        _meet((a, max(1, -(-(b - a) // s)), s), (c, max(1, -(-(d - c) // t)), t)) for a, b, s, c, d, t in zip(*x, *y, strict=True)
+    )
+
+
 def reads_elsewhere(a: Analysis, task: Task, u: Update) -> bool:
     """Whether a task's kernel reads, of the array it updates, what it may have written already."""
     eqns = {e.outputs[0] for e in task.eqns}
@@ -202,4 +241,3 @@ def settle(a: Analysis, task: Task) -> None:
                 u.aside = True
             else:
                 u.over = False
-

@@ -1,4 +1,7 @@
-"""`update_slice`: an array with a strided region replaced, which is what `y[2:9:3] = u` does. The compiler runs it in place."""
+"""`update_slice`: an array with a strided region replaced, what `x[start:stop:step] = u` comes down to.
+
+Start, stop and step are parameters, so the compiler knows which elements change and can write them in place.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,7 @@ import numpy as np
 
 from fxgrad.ir.types import Aval, aval_of
 from fxgrad.primitives.base import Doc, Linear, Primitive, batch_together, register, type_error, zeros
-from fxgrad.primitives.shape import slice_, slice_length
-
-Ints = tuple[int, ...]
+from fxgrad.primitives.shape import Ints, pad, slice_, slice_length
 
 __all__ = ["update_slice"]
 
@@ -24,32 +25,49 @@ def _typ(x: Aval, update: Aval, *, start: Ints, stop: Ints, step: Ints) -> list[
         raise type_error(
             "update_slice",
             (x, update),
-            f"start={start}, stop={stop}, step={step} lie within the array, the update has the region's shape and its dtype.",
+            f"The update has the dtype of the array and the shape of its part start={start}, stop={stop}, step={step}.",
         )
     return [x]
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list, list]:
-    tx, tu = (zeros(aval_of(p)) if t is None else t for p, t in zip(primals, tangents, strict=True))
-    return [update_slice(*primals, **params)], [update_slice(tx, tu, **params)]
+def _spread(u: Any, x: Aval, start: Ints, step: Ints) -> Any:
+    """The update in zeros of the shape of x."""
+    shape = aval_of(u).shape
+    ends = [lo + ((n - 1) * s + 1 if n else 0) for lo, n, s in zip(start, shape, step, strict=True)]
+    high = tuple(n - end for n, end in zip(x.shape, ends, strict=True))
+    return pad(u, x.dtype.type(0), low=start, high=high, interior=tuple(s - 1 for s in step))
 
 
-def _transpose(cts: Sequence[Any], inputs: Sequence[Any], **params: Any) -> list:
-    x, update = inputs
-    to_x = update_slice(cts[0], zeros(aval_of(update)), **params) if isinstance(x, Linear) else None
-    return [to_x, slice_(cts[0], **params) if isinstance(update, Linear) else None]
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, start: Ints, stop: Ints, step: Ints) -> tuple[list, list]:
+    (x, u), (tx, tu) = primals, tangents
+    y = update_slice(x, u, start=start, stop=stop, step=step)
+    if tx is None:
+        return [y], [None if tu is None else _spread(tu, aval_of(x), start, step)]
+    tu = zeros(aval_of(u)) if tu is None else tu
+    return [y], [update_slice(tx, tu, start=start, stop=stop, step=step)]
+
+
+def _transpose(cts: Sequence[Any], inputs: Sequence[Any], *, start: Ints, stop: Ints, step: Ints) -> list:
+    x, u = inputs
+    g = cts[0]
+    to_x = to_update = None
+    if isinstance(x, Linear):
+        to_x = update_slice(g, zeros(aval_of(u)), start=start, stop=stop, step=step)
+    if isinstance(u, Linear):
+        to_update = slice_(g, start=start, stop=stop, step=step)
+    return [to_x, to_update]
 
 
 def _batch(
     size: int, args: Sequence[Any], batched: Sequence[bool], *, start: Ints, stop: Ints, step: Ints
 ) -> tuple[list, list[bool]]:
-    x, update = batch_together(size, args, batched)
-    return [update_slice(x, update, start=(0, *start), stop=(size, *stop), step=(1, *step))], [True]
+    x, u = batch_together(size, args, batched)
+    return [update_slice(x, u, start=(0, *start), stop=(size, *stop), step=(1, *step))], [True]
 
 
-def _numpy(x: Any, update: Any, *, start: Ints, stop: Ints, step: Ints) -> Any:
+def _numpy(x: Any, u: Any, *, start: Ints, stop: Ints, step: Ints) -> Any:
     out = np.array(x, order="C")
-    out[tuple(map(slice, start, stop, step))] = update
+    out[tuple(map(slice, start, stop, step))] = u
     return out
 
 
@@ -58,7 +76,7 @@ update_slice = register(
         "update_slice",
         "host",
         _typ,
-        Doc("x with x[start:stop:step] replaced by the update", "g with zeros in the region; the region of g"),
+        Doc("x with x[start:stop:step] replaced by an update", "g with zeros there; that part of g"),
         jvp=_jvp,
         transpose=_transpose,
         batch=_batch,
