@@ -152,8 +152,6 @@ def eigvals(a: Any) -> Any:
     return d.eigvals(square("eigvals", matrices("eigvals", a)))
 
 
-
-
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """The singular value decomposition, as numpy.linalg.svd.
 

@@ -65,8 +65,8 @@ def _solve_upper(a: np.ndarray, b: np.ndarray, unit: bool, checked: bool, backwa
         if unit:
             i = np.arange(stop - start)
             block[..., i, i] = 1
-        x[..., start:stop, :] = _substituted(block, x[..., start:stop, :]) if singular else np.linalg.solve(
-            block, x[..., start:stop, :]
+        x[..., start:stop, :] = (
+            _substituted(block, x[..., start:stop, :]) if singular else np.linalg.solve(block, x[..., start:stop, :])
         )  # its LU factorisation finds nothing to eliminate, so this is back substitution
     return x
 
