@@ -14,6 +14,7 @@ from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.pieces import Box, Chosen, boxes, within
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.kernels.indexed import IndexKernel
 from fxgrad.kernels.matmul import ProductKernel
 from fxgrad.kernels.spec import Kernel, Op, Operand, reduction_block, weight
 
@@ -32,7 +33,7 @@ class Launch(NamedTuple):
     those from (u % units) * unit on, at most `unit`.
     """
 
-    kernel: Kernel | ProductKernel
+    kernel: Kernel | ProductKernel | IndexKernel
     plan: np.ndarray
     reads: list[Var]
     writes: list[Var]
