@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.ir.types import Aval, Var, aval_of
+from fxgrad.ir.types import TAPE, Aval, Var, aval_of
 
 if TYPE_CHECKING:
     from fxgrad.ir.program import Eqn
@@ -190,6 +190,10 @@ def zeros(aval: Aval) -> Any:
     from fxgrad.primitives.shape import broadcast
     from fxgrad.trace.tracing import current_trace
 
+    if aval.dtype == TAPE:
+        from fxgrad.primitives.tape import no_tape
+
+        return no_tape(shape=aval.shape)
     zero = aval.dtype.type(0)
     if not aval.shape:
         return zero
@@ -203,13 +207,22 @@ def instantiate(tangent: Any, aval: Aval) -> Any:
 
 def add_tangents(terms: Sequence[Any]) -> Any:
     """Sum of tangents, in order; None if all are symbolic zeros."""
-    from fxgrad.primitives.elementwise import add
-
     total = None
     for t in terms:
         if t is not None:
-            total = t if total is None else add(total, t)
+            total = t if total is None else plus(total, t)
     return total
+
+
+def plus(a: Any, b: Any) -> Any:
+    """The sum of two tangents or cotangents, which may be tapes."""
+    from fxgrad.primitives.elementwise import add
+
+    if a.dtype == TAPE:
+        from fxgrad.primitives.tape import tape_add
+
+        return tape_add(a, b)
+    return add(a, b)
 
 
 def type_error(prim: str, avals: Sequence[Aval], why: str) -> errors.FxTypeError:
