@@ -12,6 +12,7 @@ import numpy as np
 
 from fxgrad.compile.cache import Recent
 from fxgrad.compile.invariant import hoisted
+from fxgrad.compile.outer import is_outer, outer_eqns
 from fxgrad.compile.simplify import simplify
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Aval, Var
@@ -92,7 +93,8 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
         if eqn.prim.name == "iota" and is_drawn_out(eqn):
             eqns += _ramp(eqn, outs[0])
             continue
-        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, line or eqn.source))
+        made = Eqn(eqn.prim, inputs, eqn.params, outs, line or eqn.source)
+        eqns += outer_eqns(made, outs[0]) if is_outer(made) else [made]
 
 
 _COUNTED = ("int32", "int64", "float32", "float64")  # in which converting 0, 1, 2, ... gives what NumPy's arange does
