@@ -48,7 +48,8 @@ FAMILIES = {
 PROBE: dict[str, Any] = {
     "axes": (0,), "axis": 0, "reverse": False, "right": False, "shape": (3,), "dims": (0,), "perm": (0,), "n": 2,
     "start": (0,), "stop": (3,), "step": (1,), "low": (0,), "high": (0,), "interior": (0,), "sizes": (2,), "mode": "add",
-    "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
+    "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
+    "hermitian": False, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
 }  # fmt: skip
 
 
@@ -91,7 +92,7 @@ def _signature(prim: Primitive) -> tuple[list[str], list[str]]:
     return ["x", "y"][:count], []
 
 
-def _avals(prim: Primitive, operands: Sequence[str], dtype: np.dtype) -> list[Aval]:
+def _avals(prim: Primitive, operands: Sequence[str], dtype: np.dtype, shape: tuple[int, ...] = (3,)) -> list[Aval]:
     """Operands of the given dtype, and of the index and mask dtypes where those are meant."""
     out = []
     for name in operands:
@@ -101,18 +102,20 @@ def _avals(prim: Primitive, operands: Sequence[str], dtype: np.dtype) -> list[Av
         elif plain in ("mask", "m") and prim.name == "select":
             out.append(Aval((3,), np.dtype(np.bool_)))
         else:
-            out.append(Aval(() if plain == "value" else (3,), dtype))
+            out.append(Aval(() if plain == "value" else shape, dtype))
     return out
 
 
 def _takes(prim: Primitive, dtype: np.dtype) -> bool:
     """Whether the type rule accepts operands of this dtype."""
     operands, parameters = _signature(prim)
-    try:
-        prim.typ(*_avals(prim, operands, dtype), **{p: PROBE[p] for p in parameters})
-    except (errors.FxError, TypeError, ValueError):
-        return False
-    return True
+    for shape in ((3,), (3, 3)):  # vectors; matrices for linear algebra
+        try:
+            prim.typ(*_avals(prim, operands, dtype, shape), **{p: PROBE[p] for p in parameters})
+        except (errors.FxError, TypeError, ValueError):
+            continue
+        return True
+    return False
 
 
 def _dtypes(prim: Primitive) -> str:
