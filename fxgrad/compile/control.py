@@ -343,7 +343,8 @@ def control_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | Non
     from fxgrad.compile.lower import Step
 
     operands = Operands(a, "a loop reads it in order")
-    control = _LOWERINGS[eqn.prim.name](operands, eqn)
+    lower = _LOWERINGS.get(eqn.prim.name)
+    control = None if lower is None else lower(operands, eqn)
     if control is None:
         return None
     step = Step("control", _title(eqn), why, operands.roots, [*eqn.outputs, control.scratch])
