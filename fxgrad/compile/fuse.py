@@ -13,6 +13,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
@@ -35,7 +37,11 @@ MAX_READS = 20
 _MAX_CONE = 8
 _KERNELS = ("map", "reduce", "update")
 _MAX_EPILOGUE = 12
-_WHY_ALONE = {"dot": "the result of a product", "control": "what a loop or branch computes"}
+_WHY_ALONE = {
+    "dot": "the result of a product",
+    "control": "what a loop or branch computes",
+    "indexed": "where it is, only the run tells",
+}
 
 
 class Task:
@@ -168,6 +174,10 @@ class Analysis:
             self.eqns[i] = self.updates[i].eqn
             self.producer[self.updates[i].home] = i
             return "update"
+        if is_indexed(eqn):
+            return "indexed"
+        if prim.name == "iota" and eqn.outputs[0].aval.ndim == 1 and eqn.outputs[0].aval.dtype == np.int64:
+            return "iota"
         if in_pieces(eqn):
             whole = only_part(eqn)
             if whole is not None:
@@ -404,6 +414,14 @@ class Placement:
         return leaves
 
 
+_INDEXED = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice")
+
+
+def is_indexed(eqn: Eqn) -> bool:
+    """Whether an equation reads or writes at positions known at run time only, and may do so natively."""
+    return eqn.prim.name in _INDEXED and kernel_dtypes([x.aval for x in eqn.inputs]) and all(x.aval.size for x in eqn.inputs)
+
+
 def partition(program: Program, fusion: bool = True) -> tuple[Analysis, list[Task]]:
     """The tasks of a flat program, in an order in which they can run."""
     from fxgrad.compile.rows import merge_rows
@@ -422,9 +440,9 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
     tasks: list[Task] = []
     tapes: dict[Any, list[int]] = {}
     for i, eqn in enumerate(a.eqns):
-        if a.kinds[i] in ("host", "dot", "control"):
+        if a.kinds[i] in ("host", "dot", "control", "indexed", "iota"):
             task = Task(a.kinds[i], (), i)
-            task.eqns, task.stored = [eqn], [v if a.kinds[i] == "host" else a.stored(v) for v in eqn.outputs]
+            task.eqns, task.stored = [eqn], [a.stored(v) if a.kinds[i] == "dot" else v for v in eqn.outputs]
             task.why = [_WHY_ALONE.get(a.kinds[i]) or f"'{eqn.prim.name}' runs as a library call"]
             tasks.append(task)
         elif a.kinds[i] == "reduce":

@@ -16,6 +16,7 @@ from fxgrad.compile.tape import Tape
 from fxgrad.compile.updates import Update, is_update, outside
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.kernels.indexed import IndexKernel
 from fxgrad.kernels.matmul import ProductKernel
 from fxgrad.kernels.spec import Kernel, Op, Operand, reduction_block, weight
 from fxgrad.kernels.tape import TapeKernel
@@ -36,7 +37,7 @@ class Launch(NamedTuple):
     `over` are (written, before): values of which only a part is written, in the memory of what they were before.
     """
 
-    kernel: Kernel | ProductKernel | TapeKernel
+    kernel: Kernel | ProductKernel | TapeKernel | IndexKernel
     plan: np.ndarray
     reads: list[Var]
     writes: list[Var]
