@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad import errors
 
-__all__ = ["expm", "inverse_or_nan", "lu", "minors", "permutation", "solve_triangular", "transposed"]
+__all__ = ["expm", "inverse_or_nan", "lstsq", "lu", "minors", "permutation", "solve_triangular", "transposed"]
 
 BLOCK = 64  # rows of a triangle that LAPACK solves at once; what is left of them is a matrix product
 PANEL = 32  # columns of an LU factorisation between products
@@ -77,6 +77,23 @@ def _substituted(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for i in range(a.shape[-1] - 1, -1, -1):
         x[..., i, :] = (x[..., i, :] - (a[..., i, i + 1 :, None] * x[..., i + 1 :, :]).sum(-2)) / a[..., i, i, None]
     return x
+
+
+# ---- least squares ---------------------------------------------------------------------------------------------------
+
+
+def lstsq(a: np.ndarray, b: np.ndarray, rcond: float | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The least-squares solution of smallest norm, the rank, the singular values.
+
+    By the SVD, which numpy.linalg computes of a stack at once; its lstsq takes one matrix.
+    """
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    cutoff = np.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond
+    kept = s > s.dtype.type(cutoff) * s[..., :1]
+    c = np.matmul(np.ascontiguousarray(transposed(u).conj()), np.ascontiguousarray(b))
+    c = np.where(kept[..., None], c / np.where(kept, s, 1)[..., None], 0).astype(a.dtype)
+    x = np.matmul(np.ascontiguousarray(transposed(vh).conj()), c)
+    return x, np.asarray(kept.sum(-1)), s
 
 
 # ---- LU ------------------------------------------------------------------------------------------------------------------

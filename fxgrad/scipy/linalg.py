@@ -62,7 +62,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     if p_indices and not permute_l:
         return argsort(perm, -1).astype(np.int32), low, upper
     full = ew.where(place, x.dtype.type(1), x.dtype.type(0))
-    return (full @ low, upper) if permute_l else (full, low, upper)
+    return (m.mm(full, low), upper) if permute_l else (full, low, upper)
 
 
 def _eye(shape: tuple[int, ...]) -> Any:
