@@ -29,8 +29,13 @@ __all__ = ["numerics_page", "ops_page"]
 
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
-ORDER = ("elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "call")  # others follow
-KINDS = {"map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program", "expand": "expanded"}
+ORDER = (  # others follow
+    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "call", "control",
+)  # fmt: skip
+KINDS = {
+    "map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program",
+    "control": "programs", "expand": "expanded",
+}  # fmt: skip
 DTYPES = [np.dtype(name) for name in SHORT_NAMES]
 FAMILIES = {
     "bool": ("bool",),
@@ -115,7 +120,7 @@ def _takes(prim: Primitive, dtype: np.dtype) -> bool:
 
 def _dtypes(prim: Primitive) -> str:
     operands, _ = _signature(prim)
-    if prim.kind == "call" or prim.name == "custom_vjp_linear":
+    if prim.kind in ("call", "control") or prim.name == "custom_vjp_linear":
         return "its program's"
     if not operands or prim.kind == "view":
         return "all"
@@ -178,7 +183,8 @@ of `fxgrad.numpy` are written with them.
   once); complex c64, c128; int i8 to i64; uint u8 to u64. Only float and complex operands have derivatives.
 - **Runs as**: `kernel` is compiled and fuses with its neighbours (`dear`: worth storing rather than computing twice), `kernel
   (tree)` is a reduction in the fixed order of docs/numerics.md, `view` moves nothing, `NumPy` is a call of NumPy, `program`
-  carries a program of its own, `expanded` is replaced by its definition through other operations.
+  carries a program of its own, `programs` runs some conditionally or repeatedly, `expanded` is replaced by its definition
+  through other operations.
 - **Rules**: f forward mode, r transposition, v vmap. Reverse mode transposes what forward mode leaves, so an operation
   without r of its own is differentiated in reverse through the operations of its forward rule.
 """
