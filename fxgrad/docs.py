@@ -30,7 +30,8 @@ __all__ = ["numerics_page", "ops_page"]
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
 ORDER = (  # others follow
-    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "call", "control",
+    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "linalg", "decompositions", "call",
+    "control",
 )  # fmt: skip
 KINDS = {
     "map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program",
@@ -49,7 +50,7 @@ PROBE: dict[str, Any] = {
     "axes": (0,), "axis": 0, "reverse": False, "right": False, "shape": (3,), "dims": (0,), "perm": (0,), "n": 2,
     "start": (0,), "stop": (3,), "step": (1,), "low": (0,), "high": (0,), "interior": (0,), "sizes": (2,), "mode": "add",
     "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
-    "hermitian": False, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
+    "hermitian": False, "rows": 3, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
 }  # fmt: skip
 
 

@@ -66,7 +66,10 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Any:
-    """x with op(a) x == b, or (left_side=False, the default) x op(a) == b, as jax.lax.linalg.triangular_solve; no error if a is singular."""
+    """x with op(a) x == b, or (left_side=False, the default) x op(a) == b, as jax.lax.linalg.triangular_solve.
+
+    A zero on the diagonal is a division by zero, no error.
+    """
     a, b = together("triangular_solve", a, b)
     square("triangular_solve", a)
     if conjugate_a and a.dtype.kind == "c":

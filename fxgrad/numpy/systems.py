@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
-from fxgrad.numpy.core import as_dtype, broadcast_shapes, broadcast_to_shape, canonical_axis, static_int, tensor
+from fxgrad.numpy.core import broadcast_shapes, broadcast_to_shape, canonical_axis, static_int, tensor
 from fxgrad.numpy.manipulation import reshape, transpose
 from fxgrad.numpy.operands import inexact, linalg_error, matrices, square, together
 from fxgrad.numpy.prepared import prepared
@@ -17,7 +17,19 @@ from fxgrad.numpy.reductions import sum as _sum
 from fxgrad.primitives import linalg as p
 from fxgrad.primitives.matrices import mm
 
-__all__ = ["SlogdetResult", "det", "inv", "inverse_or_nan", "lstsq", "pinv", "slogdet", "solve", "stacked", "tensorinv", "tensorsolve"]
+__all__ = [
+    "SlogdetResult",
+    "det",
+    "inv",
+    "inverse_or_nan",
+    "lstsq",
+    "pinv",
+    "slogdet",
+    "solve",
+    "stacked",
+    "tensorinv",
+    "tensorsolve",
+]
 
 
 class SlogdetResult(NamedTuple):
