@@ -51,6 +51,7 @@ PROBE: dict[str, Any] = {
     "start": (0,), "stop": (3,), "step": (1,), "low": (0,), "high": (0,), "interior": (0,), "sizes": (2,), "mode": "add",
     "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
     "hermitian": False, "rows": 3, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
+    "size": 3, "what": "take",
 }  # fmt: skip
 
 

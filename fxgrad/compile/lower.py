@@ -247,7 +247,7 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
         way = _why_before(task, launch)
-        why = [way] if way and launch.writes != task.stored else task.why
+        why = [way] if way and (task.updates or launch.writes != task.stored) else task.why
         steps.append(kernel_step(launch, launch.kernel.title, why))
     return steps
 
@@ -263,7 +263,7 @@ def _why_before(task: Task, launch: Launch) -> str:
 
 def kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
     """A step that runs one kernel."""
-    step = Step("kernel", title, why, launch.reads, launch.writes)
+    step = Step("kernel", title, why, [*launch.reads, *(v for _, v in launch.over)], launch.writes)
     step.launches = [launch._replace(plan=launch.kernel.bind(launch.plan))]
     step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
     return step

@@ -87,17 +87,19 @@ def plan_memory(
     given = {inputs[i]: i for i in (donated if carries is None else carries.values()) if inputs[i] not in shared}
     chains = {v: _Chain(v, b, death[v]) for v, b in birth.items()}
     chains |= {v: _Chain(v, -1, death.get(v, -1)) for v in given}
-    if reuse:
 
-        def fits(old: _Chain, w: Var) -> bool:
-            first = given.get(old.values[0])
-            return first is None or carries is None or w not in results or carries.get(results[w]) == first
+    def fits(old: _Chain, w: Var) -> bool:
+        first = given.get(old.values[0])
+        return first is None or carries is None or w not in results or carries.get(results[w]) == first
 
-        for i, step in enumerate(steps):
-            for launch in step.launches:
+    for i, step in enumerate(steps):
+        for launch in step.launches:
+            for v, before in launch.over:
+                _follow(chains, v, before)
+            if reuse:
                 _join(i, step, launch, chains, death, fits)
-            if step.control is not None:
-                _join_loop(i, step, step.control.in_place, chains, death, fits)
+        if reuse and step.control is not None:
+            _join_loop(i, step, step.control.in_place, chains, death, fits)
     return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse, carries)
 
 
@@ -125,9 +127,19 @@ def _join(
 
 
 def _append(old: _Chain, w: Var, chains: dict[Var, _Chain]) -> None:
-    old.values += chains[w].values
-    old.death = chains[w].death
-    chains[w] = old
+    new = chains[w]
+    old.values += new.values
+    old.death = new.death
+    for x in new.values:
+        chains[x] = old
+
+
+def _follow(chains: dict[Var, _Chain], v: Var, before: Var) -> None:
+    """A value that is another one with a part written anew lies where that lay."""
+    old = chains[before]
+    if old.values[-1] is not before:
+        raise AssertionError("two values are to take one's memory")
+    _append(old, v, chains)
 
 
 def _join_loop(
