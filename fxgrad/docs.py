@@ -1,7 +1,8 @@
-"""Prints the pages of docs/ that are made from the code: `python -m fxgrad.docs ops` and `python -m fxgrad.docs numerics`.
+"""Prints the pages of docs/ that are made from the code: `python -m fxgrad.docs ops`, `numerics` and `numpy`.
 
 `ops` reads the declarations of the primitives; `numerics` is the contract in words, with the constants of the code, and the
-table of measured errors from docs/numerics.json, which `python -m bench.accuracy` writes. A test compares the pages in the
+table of measured errors from docs/numerics.json, which `python -m bench.accuracy` writes; `numpy`, made in
+fxgrad/numpy/registry.py, says what of NumPy is there. A test compares the pages in the
 repository with what is printed here.
 """
 
@@ -390,9 +391,11 @@ def measured() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    pages = {"ops": ops_page, "numerics": numerics_page}
+    from fxgrad.numpy.registry import numpy_page
+
+    pages = {"ops": ops_page, "numerics": numerics_page, "numpy": numpy_page}
     if len(arguments) != 1 or arguments[0] not in pages:
-        sys.stderr.write("usage: python -m fxgrad.docs {ops,numerics}\n")
+        sys.stderr.write("usage: python -m fxgrad.docs {ops,numerics,numpy}\n")
         return 2
     sys.stdout.write(pages[arguments[0]]())
     return 0
