@@ -186,7 +186,7 @@ def forget_executables() -> None:
 
 
 def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
-    a, tasks = partition(flatten(program), fusion)
+    a, tasks = partition(flatten(program), fusion, donated)
     steps: list[Step] = []
     for task in tasks:
         made = _steps(a, task)
