@@ -116,7 +116,10 @@ def _join(
     if getattr(launch.kernel, "form", None) != "map":
         return
     others = [v for other in step.launches if other is not launch for v in other.reads]
+    partly = {v for v, _ in launch.over}
     for w in launch.writes:
+        if w in partly:
+            continue
         for v in dict.fromkeys(launch.reads):
             old = chains.get(v)
             if old is None or death[v] != i or v in others or old.values[-1] is not v:
