@@ -347,7 +347,8 @@ def control_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | Non
     control = None if lower is None else lower(operands, eqn)
     if control is None:
         return None
-    step = Step("control", _title(eqn), why, operands.roots, [*eqn.outputs, control.scratch])
+    step = Step("control", _title(eqn), why, operands.roots, eqn.outputs)
+    step.scratch = [control.scratch]
     step.control, step.in_place = control, control.in_place
     step.bytes_read, step.bytes_written, step.flops = (control.figure(x) for x in ("bytes_read", "bytes_written", "flops"))
     return [*operands.steps, step]
