@@ -15,6 +15,7 @@ A body with a library call in it cannot run here: then the loop is in Python (`i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -301,7 +302,7 @@ class Turns(Control):
         length: int | None, reverse: bool, cost: int,
     ):  # fmt: skip
         scratch = _Scratch()
-        self.predicate = scratch.take(8)
+        self.predicate = scratch.take(24)  # the kernel's two words, and one for the loop around it
         super().__init__(scratch)
         self.kernel: TurnsKernel = kernel
         self.consts, self.carries, self.xs, self.ys = consts, carries, xs, ys
@@ -321,7 +322,7 @@ class Turns(Control):
             predicate = scratch._replace(offset=scratch.offset + self.predicate)
             plan = self.kernel.bind(np.array([portion, 0], np.int64))
             w.fill(predicate, True, Aval((), np.dtype(np.bool_)))
-            with w.table.loop_while(predicate, scratch.offset + self.predicate + 8):
+            with w.table.loop_while(predicate, scratch.offset + self.predicate + 16):
                 w.run(self.kernel, plan, [*operands, predicate])
         elif self.turns:
             strides = [x.stride for x in self.xs] + [y.aval.nbytes // self.turns for y in self.ys]
@@ -347,7 +348,8 @@ def control_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | Non
     control = None if lower is None else lower(operands, eqn)
     if control is None:
         return None
-    step = Step("control", _title(eqn), why, operands.roots, [*eqn.outputs, control.scratch])
+    step = Step("control", _title(eqn), why, operands.roots, eqn.outputs)
+    step.scratch = [control.scratch]
     step.control, step.in_place = control, control.in_place
     step.bytes_read, step.bytes_written, step.flops = (control.figure(x) for x in ("bytes_read", "bytes_written", "flops"))
     return [*operands.steps, step]
@@ -389,16 +391,20 @@ def _small(operands: Operands, eqn: Eqn, loop: _Loop, cond: tuple[Program, int] 
     programs: list[tuple[Program, list[int]]] = [(loop.flat, takes)]
     if cond is not None:
         programs.insert(0, (cond[0], [*range(m), *(place[i] for i in range(m + n, len(order)))]))
-    found = unroll([avals[i] for i in order], programs)
+    roles = ["const"] * (m + n + len(given)) + ["carry"] * len(moving) + ["x"] * len(xs)
+    found = unroll([avals[i] for i in order], programs, [role == "carry" for role in roles])
     if found is None:
         return None
     made, results = found
     if not made.ops:
         return None
-    roles = ["const"] * (m + n + len(given)) + ["carry"] * len(moving) + ["x"] * len(xs)
-    groups = [Group(role, avals[i].dtype, avals[i].size) for role, i in zip(roles, order, strict=True)]
+    groups, start, used = [], 0, set(made.used)
+    for role, i in zip(roles, order, strict=True):
+        places = tuple(k for k in range(avals[i].size) if start + k in used)
+        groups.append(Group(role, avals[i].dtype, places))
+        start += avals[i].size
     ys = eqn.outputs[k:] if cond is None else []
-    groups += [Group("y", v.aval.dtype, v.aval.size // max(v.aval.shape[0], 1)) for v in ys]
+    groups += [Group("y", v.aval.dtype, tuple(range(math.prod(v.aval.shape[1:])))) for v in ys]
     refs = [made.ref(r) for rs in reversed(results) for r in rs]
     kernel = TurnsKernel(groups, made.ops, refs, -1 if cond is None else made.ends[0])
     consts = [operands.take(x) for x in eqn.inputs[: m + n]]

@@ -48,6 +48,7 @@ class Step:
         self.launches: list[Launch] = []
         self.rows, self.block, self.lead = (0, 0, 0), 0, 0
         self.control: Control | None = None
+        self.scratch: list[Var] = []  # work space for itself alone
         self.in_place: list[tuple[Var, Var]] = []  # (read, written) that had better lie in one place: then nothing is copied
         self.eqn: Eqn | None = None
         self.value: Any = None  # of a fill; None: there are no elements

@@ -79,8 +79,8 @@ def plan_memory(
     Returns:
         The places.
     """
-    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in s.writes}
-    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.reads)} | dict.fromkeys(results, len(steps))
+    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in (*s.writes, *s.scratch)}
+    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.scratch, *s.reads)} | dict.fromkeys(results, len(steps))
     death |= dict.fromkeys(kept, len(steps))
     shared = {v for s in steps if s.kind == "host" for v in s.reads}  # what a library call answers may be a view of them
     shared |= {*kept, *results}

@@ -157,14 +157,26 @@ class Source:
         for step in self.steps:
             for v in step.writes:
                 names[v] = f"y{outs[v]}" if v in outs else self.host_values.get(v) or f"t{len(names) - len(self.inputs)}"
-            read = ", ".join(self._where(v, names) for v in dict.fromkeys(step.reads))
-            written = ", ".join(self._where(v, names) for v in step.writes)
-            lines.append(f"  {step.kind} {step.title}: {read or 'nothing'} -> {written}")
+            lines += [f"  {line}" for line in self._planned(step, names, self.memory)]
         space = f"  work space: {self.memory.arena} bytes" if self.memory.arena else "  no work space"
         return "\n".join([*lines, space, "}"])
 
-    def _where(self, v: Var, names: dict[Var, str]) -> str:
-        place = self.memory.places.get(v)
+    def _planned(self, step: Step, names: dict[Var, str], memory: Memory) -> list[str]:
+        """What a step reads and writes, and where that lies; then the steps inside, whose places are their body's own."""
+        read = ", ".join(self._where(v, names, memory) for v in dict.fromkeys(step.reads))
+        written = ", ".join(self._where(v, names, memory) for v in step.writes)
+        lines = [f"{step.kind} {step.title}: {read or 'nothing'} -> {written or 'what it reads'}"]
+        for name, body in [] if step.control is None else step.control.bodies:
+            inner = {v: f"a{i}" for i, v in enumerate(body.program.inputs)}
+            for s in body.steps:
+                for v in s.writes:
+                    inner[v] = f"y{body.results.index(v)}" if v in body.results else f"t{len(inner) - len(body.program.inputs)}"
+            lines.append(f"  {name} ({', '.join(f'a{i}: {v.aval}' for i, v in enumerate(body.program.inputs))})")
+            lines += [f"    {line}" for s in body.steps for line in self._planned(s, inner, body.memory)]
+        return lines
+
+    def _where(self, v: Var, names: dict[Var, str], memory: Memory) -> str:
+        place = memory.places.get(v)
         name = names.get(v, "?")
         if place is None:
             return f"{name} (library's)"
@@ -242,7 +254,7 @@ class _Writer:
 
     def _native(self, numbers: Sequence[int], check: bool) -> None:
         s = self.s
-        touched = [s.variable(v) for i in numbers for v in (*s.steps[i].reads, *s.steps[i].writes)]
+        touched = [s.variable(v) for i in numbers for v in (*s.steps[i].reads, *s.steps[i].writes, *s.steps[i].scratch)]
         slots = list(dict.fromkeys([*(s.arguments if check else ()), *(x for x in touched if x != "w")]))
         slots += ["w"] if "w" in touched or any(_can_fail(s.steps[i]) for i in numbers) else []
         self.lines += [line for x in slots if x[0] == "y" for line in self._allocation(int(x[1:]))]
