@@ -57,6 +57,7 @@ from numpy import (  # noqa: F401
     unsignedinteger,
 )
 
+from fxgrad.numpy import aliasing as _aliasing
 from fxgrad.numpy import elementwise as _elementwise
 from fxgrad.numpy import linalg as linalg
 from fxgrad.numpy.contraction import *  # noqa: F403
@@ -64,6 +65,7 @@ from fxgrad.numpy.core import result_type, tensor  # noqa: F401
 from fxgrad.numpy.creation import *  # noqa: F403
 from fxgrad.numpy.elementwise import around, clip, divmod, nan_to_num, round, where  # noqa: F401
 from fxgrad.numpy.indexing import getitem  # noqa: F401
+from fxgrad.numpy.inplace import *  # noqa: F403
 from fxgrad.numpy.linalg import cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat  # noqa: F401
 from fxgrad.numpy.manipulation import *  # noqa: F403
 from fxgrad.numpy.numeric import *  # noqa: F403
@@ -106,6 +108,7 @@ def isrealobj(x: Any) -> Any:
     return not iscomplexobj(x)
 
 
+_aliasing.with_numpy_memory(globals())
 _internal = ("Any", "annotations", "getitem", "tensor")
 __all__ = [
     _name
