@@ -185,6 +185,9 @@ class Tracer:
         """The value, provided that no derivative would be cut by taking it."""
         from fxgrad.trace.tracing import depends_on_differentiated
 
+        value = self._free_value()
+        if value is not None:
+            return value
         _refuse_assignment(self)
         if depends_on_differentiated(self):
             raise errors.NonDifferentiableError(
@@ -197,6 +200,15 @@ class Tracer:
             asked,
             "Use the NumPy function of that name (np.exp for math.exp), or y = y.at[i].set(x) for y[i] = x of a plain y.",
         )
+
+    def _free_value(self) -> Any:
+        """The value, if it is known and no derivative flows through it; else None."""
+        from fxgrad.trace.tracing import Unknown, depends_on_differentiated
+
+        if self._trace.active and not depends_on_differentiated(self):
+            with suppress(Unknown):
+                return self._trace.value(self._var)
+        return None
 
     def __round__(self, ndigits: int | None = None) -> Any:
         """As NumPy's scalars: an int for round(x), if the value is known (it is constant between jumps), else np.round(x)."""
@@ -224,6 +236,9 @@ class Tracer:
         return self.item() if not self.shape else [row.tolist() for row in self]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        value = self._free_value()
+        if value is not None:
+            return np.array(value, dtype, copy=copy)
         _refuse_assignment(self)
         raise errors.ConcretizationError(
             f"cannot turn a traced {self.aval} into a plain NumPy array",
