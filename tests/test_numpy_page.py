@@ -123,6 +123,16 @@ FUNCTIONS = sorted(
 )
 
 
+@pytest.mark.parametrize("name", sorted(registry.VALUE_ONLY))
+def test_value_only(name: str) -> None:
+    """They are there, and differentiating them says that this is not supported."""
+    f = getattr(fnp, name, None) or getattr(fnp.linalg, name)
+    x = v if name == "roots" else M
+    assert fx.tree.leaves(f(x))[0].shape == ((2,) if name == "roots" else (3,))
+    with pytest.raises(fx.UnsupportedError, match="derivative"):
+        fx.jvp(f, (x,), (x,))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_status(name: str) -> None:
     """Differentiable functions have results that move with their arguments; constant ones have none that do."""
