@@ -31,7 +31,8 @@ __all__ = ["numerics_page", "ops_page"]
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
 ORDER = (  # others follow
-    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "call", "control",
+    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "linalg", "decompositions", "call",
+    "control",
 )  # fmt: skip
 KINDS = {
     "map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program",
@@ -50,7 +51,8 @@ PROBE: dict[str, Any] = {
     "axes": (0,), "axis": 0, "reverse": False, "right": False, "shape": (3,), "dims": (0,), "perm": (0,), "n": 2,
     "start": (0,), "stop": (3,), "step": (1,), "low": (0,), "high": (0,), "interior": (0,), "sizes": (2,), "mode": "add",
     "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
-    "hermitian": False, "what": "", "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
+    "hermitian": False, "rows": 3, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
+    "size": 3, "what": "take",
 }  # fmt: skip
 
 
@@ -68,8 +70,9 @@ def declared(module: ModuleType) -> list[Primitive]:
     """The primitives a module declares, in order; those it imports are not among its assignments."""
     assigned: set[str] = set()
     for statement in ast.parse(inspect.getsource(module)).body:
-        if isinstance(statement, ast.Assign):
-            assigned |= {t.id for target in statement.targets for t in ast.walk(target) if isinstance(t, ast.Name)}
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+            names = [t for target in statement.targets for t in ast.walk(target) if isinstance(t, ast.Name)]
+            assigned |= {t.id for t in names if isinstance(t.ctx, ast.Store)}
     mine = {id(x) for name, x in vars(module).items() if name in assigned and isinstance(x, Primitive)}
     return [p for p in REGISTRY.values() if id(p) in mine]
 

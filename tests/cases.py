@@ -404,3 +404,7 @@ def _custom() -> list[Case]:
 
 
 CASES += _custom()
+
+from tests.linalg_cases import LINALG  # noqa: E402  (its cases are made of Case)
+
+CASES += LINALG
