@@ -133,6 +133,22 @@ def test_value_only(name: str) -> None:
         fx.jvp(f, (x,), (x,))
 
 
+LINALG = [
+    name for module, _, ours, name in registry.names() if module == "np.linalg" and hasattr(ours, name) and name != "LinAlgError"
+]
+SYMMETRIC = M @ M.T + np.eye(3)
+FOR_MATRICES: list[tuple[Any, ...]] = [
+    (SYMMETRIC,), (M, 2), (M, v), (M, M.T.copy()), (v, v[::-1].copy()), ([M, M],), (M[None] * np.eye(3)[:, :, None], v),
+    (np.eye(4).reshape(2, 2, 2, 2) + 0.1,),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in LINALG if n not in registry.VALUE_ONLY])
+def test_status_in_linalg(name: str) -> None:
+    answers = [_varies(getattr(fnp.linalg, name), *args) for args in FOR_MATRICES]
+    assert (True not in answers) if name in registry.CONSTANT else (True in answers)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_status(name: str) -> None:
     """Differentiable functions have results that move with their arguments; constant ones have none that do."""

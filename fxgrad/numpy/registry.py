@@ -53,6 +53,7 @@ NOTES: dict[str, str] = {
     "frexp": "the exponent is constant",
     **dict.fromkeys(("angle", "imag"), "constant of real numbers"),
     "isin": "values need not be known",
+    **dict.fromkeys(["linalg", "fft"], "a module: its names are below"),
 }
 
 
@@ -71,6 +72,8 @@ def status(ours: ModuleType | None, original: ModuleType, name: str) -> str:
     found = vars(ours).get(name) if ours is not None else None
     if found is None:
         return "absent"
+    if isinstance(found, ModuleType):
+        return "differentiable"
     if found is getattr(original, name) or not callable(found):
         return "NumPy's own" if not hasattr(found, "__getitem__") or inspect.isclass(found) else "constant"
     return "constant" if name in CONSTANT else "value only" if name in VALUE_ONLY else "differentiable"
