@@ -169,13 +169,7 @@ class Analysis:
         if prim.name == "dot" and has_product_kernel(avals[0].dtype):
             return self._product(i)
         if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
-            if covers(eqn) or not math.prod(region_shape(eqn)):
-                self.views[eqn.outputs[0]] = self.access(eqn.inputs[covers(eqn)])
-                return "view"
-            self.updates[i] = made_update(self, eqn)
-            self.eqns[i] = self.updates[i].eqn
-            self.producer[self.updates[i].home] = i
-            return "update"
+            return self._update(i)
         if is_indexed(eqn):
             return "indexed"
         if prim.name == "iota" and eqn.outputs[0].aval.ndim == 1 and eqn.outputs[0].aval.dtype == np.int64:
@@ -194,6 +188,16 @@ class Analysis:
                 self.views[eqn.outputs[0]] = (root, found)
                 return "view"
         return "host"
+
+    def _update(self, i: int) -> str:
+        eqn = self.eqns[i]
+        if covers(eqn) or not math.prod(region_shape(eqn)):
+            self.views[eqn.outputs[0]] = self.access(eqn.inputs[covers(eqn)])
+            return "view"
+        self.updates[i] = made_update(self, eqn)
+        self.eqns[i] = self.updates[i].eqn
+        self.producer[self.updates[i].home] = i
+        return "update"
 
     def access(self, atom: Atom) -> tuple[Atom, Layout]:
         """The stored value behind an atom, and the atom's layout in it."""
