@@ -124,6 +124,21 @@ def test_bounds_in_every_mode() -> None:
         run(np.array([-5, 4]))
 
 
+def test_errors_name_the_line_of_their_own_function() -> None:
+    """Also where another function of the same structure was traced, derived or compiled before."""
+    table, wrong = np.arange(5.0), np.array([7])
+    first = lambda t, i: (t * 3.0)[i].sum()  # noqa: E731
+    second = lambda t, i: (t * 3.0)[i].sum()  # noqa: E731
+    ways = (
+        fx.jit, fx.grad, lambda f: fx.vmap(f, (None, 0)), lambda f: fx.jit(fx.vmap(f, (None, 0))), lambda f: fx.jit(fx.grad(f)),
+        lambda f: fx.grad(fx.jit(f)), lambda f: fx.grad(fx.checkpoint(f)),
+    )  # fmt: skip
+    for way in ways:
+        for f, name in ((first, "first"), (second, "second")):
+            with pytest.raises(IndexError, match=f"{name} = lambda"):
+                way(f)(table, wrong)
+
+
 def test_take_modes_with_traced_indices() -> None:
     i = np.array([-9, -1, 0, 4, 11])
     for mode in ("wrap", "clip"):
