@@ -21,7 +21,26 @@ GENERIC: list[tuple[Any, ...]] = [
     (i, i), (2, 2), (3,), ((v, v),), (M, 0, 1), (v, v, v), (v, 0, 1), (M, 0, 0.5),
     (3, v),
 ]  # fmt: skip
-PROBES: dict[str, Any] = {  # where none of these will do
+
+
+def _written(write: Any) -> Any:
+    """What an in-place function leaves in a copy of its operand."""
+
+    def probe(x: Any) -> Any:
+        y = fnp.concatenate([x, x])
+        write(y, x)
+        return y
+
+    return probe
+
+
+PROBES: dict[str, Any] = {
+    "copyto": _written(lambda y, x: fnp.copyto(y, x[0])),
+    "fill_diagonal": lambda x: (m := fnp.outer(x, x), fnp.fill_diagonal(m, x[0]))[0],
+    "place": _written(lambda y, x: fnp.place(y, y > 0.4, x)),
+    "put": _written(lambda y, x: fnp.put(y, i, x)),
+    "put_along_axis": _written(lambda y, x: fnp.put_along_axis(y, i, x, 0)),
+    "putmask": _written(lambda y, x: fnp.putmask(y, y > 0.4, x[0])),  # where none of these will do
     "apply_along_axis": lambda x: fnp.apply_along_axis(fnp.sum, 0, x),
     "apply_over_axes": lambda x: fnp.apply_over_axes(fnp.sum, x, (0,)),
     "average": lambda x: fnp.average(x),
