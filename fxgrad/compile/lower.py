@@ -186,11 +186,11 @@ _executables = Recent(1024)
 
 
 def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executable:
-    """The program compiled; done once for each structure. `donated`: numbers of inputs whose memory it may reuse."""
+    """The program compiled, once for each structure (and lines errors name). `donated`: numbers of inputs it may overwrite."""
     kind = ("executable", config.fusion, config.matmul, donated)
     found = program.memo.get(kind)
     if found is None:
-        key = (program.without_consts().key, kind)
+        key = (program.without_consts().key, program.places, kind)
         with lock:
             found = _executables.get(key)
             if found is None:

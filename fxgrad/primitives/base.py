@@ -77,6 +77,7 @@ class Primitive:
         supports: Callable[[Sequence[Aval]], bool] | None = None,
         identity: Callable[[np.dtype], Any] | None = None,
         cheap: bool = True,
+        raises: bool = False,
     ):
         self.name, self.kind, self.typ, self.doc = name, kind, typ, doc
         self._jvp, self._transpose, self._batch = jvp, transpose, batch
@@ -84,6 +85,7 @@ class Primitive:
         self.supports = supports or kernel_dtypes  # whether the kernel body takes these operands
         self.identity = identity  # of a reduction's combine body
         self.cheap = cheap  # recomputing costs less than a trip to memory
+        self.raises = raises  # values can make it fail, so its error needs the user's line
         self._types: dict[tuple, list[Aval]] = {}
 
     def __repr__(self) -> str:

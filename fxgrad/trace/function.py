@@ -183,8 +183,12 @@ PROGRAMS_KEPT = 2048
 
 
 def canonical(program: Program) -> Program:
-    """The first program seen with this structure, so that what was derived from it is found again."""
-    key = program.key
+    """The first program seen with this structure, so that what was derived from it is found again.
+
+    Programs that values can make fail are told apart by their lines as well, which the errors name.
+    """
+    places = program.places
+    key = (program.key, places) if places else program.key
     found = _programs.get(key)
     if found is not None:
         return found

@@ -122,6 +122,25 @@ class Tracer:
 
         return At(self)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of an array in C order; a traced value has no other."""
+        steps, step = [], self.dtype.itemsize
+        for n in reversed(self.shape):
+            steps.append(step)
+            step *= n
+        return tuple(reversed(steps))
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Tracer:
+        """Itself: there is one device, "cpu"."""
+        if device != "cpu" or stream is not None:
+            raise ValueError(f'unsupported device "{device}"' if stream is None else "the stream argument is not supported")
+        return self
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return _library()
 
@@ -134,6 +153,15 @@ class Tracer:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(_library().any(_library().equal(self, value)))
+
+    def __copy__(self) -> Any:
+        return _library().copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _library().copy(self)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -439,6 +467,7 @@ for _name in (
     "any",
     "argmax",
     "argmin",
+    "argpartition",
     "argsort",
     "astype",
     "clip",
@@ -464,8 +493,32 @@ for _name in (
     "nonzero",
     "choose",
     "conj",
+    "conjugate",
 ):
     setattr(Tracer, _name, _method(_name))
+
+
+def _needs_memory(name: str, fix: str) -> property:
+    """An attribute of arrays that reads or describes their memory, of which a traced value has none."""
+
+    def refuse(self: Tracer) -> Any:
+        from fxgrad.numpy.missing import UnsupportedNameError  # hasattr answers False
+
+        raise UnsupportedNameError(
+            f"{name} of a traced {self.aval} is not supported",
+            why="A traced value stands for an array that is yet to be computed: it has no memory to look at.",
+            fix=fix,
+        )
+
+    return property(refuse)
+
+
+_OUTSIDE = "Return the value, and use its .{} outside the transformed function."
+_BITS = "Convert values with .astype(dtype)."
+for _name in ("base", "ctypes", "data", "dump", "dumps", "flags", "tobytes", "tofile"):
+    setattr(Tracer, _name, _needs_memory(_name, _OUTSIDE.format(_name)))
+for _name in ("byteswap", "getfield", "setfield", "setflags", "view"):
+    setattr(Tracer, _name, _needs_memory(_name, _BITS))
 
 
 def _compress(self: Tracer, condition: Any, axis: int | None = None, out: Any = None) -> Any:
