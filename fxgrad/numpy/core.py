@@ -290,7 +290,7 @@ def _with_out(fn: np.ufunc, function: Callable[..., Any], args: tuple, out: tupl
         from fxgrad.numpy.elementwise import where as choose
 
         result = choose(where, result, out[0])
-    return result if out[0] is None else into(out[0], result, f"np.{fn.__name__}(..., out=...)")
+    return result if out[0] is None else into(out[0], result, f"np.{fn.__name__}(..., out=...)", True)
 
 
 def _ufunc_kwargs(fn: np.ufunc, args: tuple, kwargs: dict[str, Any]) -> tuple:
