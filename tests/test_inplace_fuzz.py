@@ -1,4 +1,4 @@
-"""Random programs of views and writes: NumPy, a known trace and jit give the same bits; gradients agree with jvp and differences."""
+"""Random programs of views and writes: the bits of NumPy in a known trace and under jit, and gradients that agree with jvp."""
 
 from __future__ import annotations
 
@@ -100,6 +100,24 @@ def value_op(r: random.Random, shape: tuple[int, ...], arrays: list[Any]) -> F:
     return lambda arrays, x: table * x[k]
 
 
+def whole_op(kind: str, number: int, v: F) -> Op:
+    """A write to all of an array."""
+    if kind == "copyto":
+        return lambda np, arrays, x: np.copyto(arrays[number], v(arrays, x))
+    if kind == "fill":
+        return lambda np, arrays, x: arrays[number].fill(x[1])
+    if kind == "out":
+        return lambda np, arrays, x: np.multiply(v(arrays, x), 0.5, out=arrays[number])
+
+    def whole(np: Any, arrays: list[Any], x: Any) -> None:
+        if kind == "whole add":
+            arrays[number] += v(arrays, x)
+        else:
+            arrays[number] *= v(arrays, x)
+
+    return whole
+
+
 def write_op(r: random.Random, number: int, arrays: list[Any]) -> Op | None:
     a = arrays[number]
     if not isinstance(a, np.ndarray):  # a scalar
@@ -116,21 +134,7 @@ def write_op(r: random.Random, number: int, arrays: list[Any]) -> Op | None:
         places, v = [r.randrange(a.shape[0]) for _ in range(3)], value_op(r, a.shape[1:], [])
         return lambda np, arrays, x: np.add.at(arrays[number], places, v(arrays, x))
     elif kind in ("whole add", "whole mul", "copyto", "fill", "out"):
-        v = value_op(r, a.shape, arrays)
-        if kind == "copyto":
-            return lambda np, arrays, x: np.copyto(arrays[number], v(arrays, x))
-        if kind == "fill":
-            return lambda np, arrays, x: arrays[number].fill(x[1])
-        if kind == "out":
-            return lambda np, arrays, x: np.multiply(v(arrays, x), 0.5, out=arrays[number])
-
-        def whole(np: Any, arrays: list[Any], x: Any) -> None:
-            if kind == "whole add":
-                arrays[number] += v(arrays, x)
-            else:
-                arrays[number] *= v(arrays, x)
-
-        return whole
+        return whole_op(kind, number, value_op(r, a.shape, arrays))
     v = value_op(r, np.shape(a[index]), arrays if kind != "mask" else [])
 
     def write(np: Any, arrays: list[Any], x: Any) -> None:
