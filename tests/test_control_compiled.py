@@ -386,7 +386,8 @@ TAPED = [
     ("many turns", newton, np.array([0.5, -0.3]), np.array([[1.5, 0.2], [0.3, -1.6]])),
     ("wide", newton, normal(60), normal(60, 60) / 6),
     ("none", newton, np.zeros(3), np.eye(3)),
-    ("a full chunk", lambda x: fx.lax.while_loop(lambda v: v[0] < 16, lambda v: (v[0] + 1, fnp.sin(v[1])), (0, x))[1], np.float64(2.0)),
+    ("a full chunk", lambda x: fx.lax.while_loop(lambda v: v[0] < 16, lambda v: (v[0] + 1, fnp.sin(v[1])), (0, x))[1],
+     np.float64(2.0)),
     ("nested", lambda x: fx.lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, fx.lax.while_loop(
         lambda u: u[0] < v[0] + 1, lambda u: (u[0] + 1, fnp.sin(u[1]) * 1.1), (0, v[1]))[1]), (0, x))[1], np.float64(2.0)),
 ]  # fmt: skip
