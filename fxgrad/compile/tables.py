@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad.compile.kernelize import Launch
-from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Aval, Var
 from fxgrad.kernels.indexed import CODE, IndexKernel
 from fxgrad.runtime.table import Operand, Run, Table
