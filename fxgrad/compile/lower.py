@@ -207,7 +207,7 @@ def forget_executables() -> None:
 
 
 def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
-    a, steps, results = lowered(flatten(program), fusion)
+    a, steps, results = lowered(flatten(program), fusion, donated)
     native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
     kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
     memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
@@ -216,12 +216,15 @@ def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse:
     return Executable(a, steps, results, memory, addresses)
 
 
-def lowered(flat: Program, fusion: bool, inside: bool = False) -> tuple[Analysis, list[Step], list[Result]]:
+def lowered(
+    flat: Program, fusion: bool, donated: Sequence[int] = (), inside: bool = False
+) -> tuple[Analysis, list[Step], list[Result]]:
     """The steps of a flat program, and where its results come from.
 
-    `inside` a loop or a branch every result is written to memory, literals too.
+    `donated` are numbers of inputs whose memory it may use. `inside` a loop or a branch every result is written to memory,
+    literals too.
     """
-    a, tasks = partition(flat, fusion)
+    a, tasks = partition(flat, fusion, donated)
     steps: list[Step] = []
     for task in tasks:
         made = _steps(a, task)
@@ -253,7 +256,7 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
         way = _why_before(task, launch)
-        why = [way] if way and launch.writes != task.stored else task.why
+        why = [way] if way and (task.updates or launch.writes != task.stored) else task.why
         steps.append(kernel_step(launch, launch.kernel.title, why))
     return steps
 
@@ -277,7 +280,7 @@ def _why_before(task: Task, launch: Launch) -> str:
 
 def kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
     """A step that runs one kernel."""
-    step = Step("kernel", title, why, launch.reads, launch.writes)
+    step = Step("kernel", title, why, [*launch.reads, *(v for _, v in launch.over)], launch.writes)
     step.launches = [launch._replace(plan=launch.kernel.bind(launch.plan))]
     step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
     return step

@@ -310,10 +310,13 @@ class _Writer:
         names = [self.s.host_values[v] for v in eqn.outputs]
         call = f"h{n}({', '.join(self._value(x) for x in eqn.inputs)})  # {eqn.prim.name}"
         self.lines.append(f"{names[0] if len(names) == 1 else '(' + ', '.join(names) + ',)'} = {call}")
-        inside = any(v not in self.s.host_values and self.s.memory.places[v].space == "arena" for v in step.reads)
+        reads = dict.fromkeys(self.s.variable(v) for v in step.reads if v not in self.s.host_values)
+        inside = [name for name in reads if name[0] in "wy"]  # memory that later steps may write
         for name, v in zip(names, eqn.outputs, strict=True):
             dtype = self._dtype(v.aval.dtype)
-            self.lines.append(f"{name} = keep({name}, {dtype}, w)" if inside else f"{name} = asarray({name}, {dtype}, 'C')")
+            self.lines.append(
+                f"{name} = keep({name}, {dtype}, {', '.join(inside)})" if inside else f"{name} = asarray({name}, {dtype}, 'C')"
+            )
 
     def _value(self, x: Atom) -> str:
         """An expression for an operand of a library call."""
@@ -378,10 +381,10 @@ def _library_call(eqn: Eqn) -> Callable[..., Any]:
     return run if len(eqn.outputs) != 1 else lambda *arrays: run(*arrays)[0]
 
 
-def _keep(x: Any, dtype: np.dtype, work_space: np.ndarray) -> np.ndarray:
-    """What a library call answered, outside the work space, whose memory will be used again."""
+def _keep(x: Any, dtype: np.dtype, *memory: np.ndarray) -> np.ndarray:
+    """What a library call answered, outside memory that will be used again."""
     x = np.asarray(x, dtype, "C")
-    return x.copy() if np.may_share_memory(x, work_space) else x
+    return x.copy() if any(np.may_share_memory(x, m) for m in memory) else x
 
 
 def _preparer(avals: Sequence[Aval]) -> Callable[[Sequence[Any]], list[np.ndarray]]:
@@ -409,7 +412,7 @@ def _placed(run: Callable[..., Any], source: Any) -> Callable[..., Any]:
     def placed(*arrays: Any) -> Any:
         try:
             return run(*arrays)
-        except (errors.FxIndexError, errors.FxLinAlgError) as problem:
+        except errors.FxError as problem:
             raise problem.at(source) from None
 
     return placed

@@ -30,13 +30,13 @@ from fxgrad.numpy.core import (
 from fxgrad.numpy.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from fxgrad.numpy.manipulation import matrix_transpose as matrix_transpose
 from fxgrad.numpy.manipulation import moveaxis, reshape, stack
+from fxgrad.numpy.operands import inexact, linalg_error, matrices, square
 from fxgrad.numpy.prepared import prepared
 from fxgrad.numpy.reductions import root
 from fxgrad.numpy.reductions import sum as _sum
 from fxgrad.numpy.selection import diagonal as _diagonal
 from fxgrad.numpy.selection import trace as _trace
 from fxgrad.numpy.systems import det, inv, lstsq, pinv, slogdet, solve, tensorinv, tensorsolve
-from fxgrad.numpy.operands import inexact, linalg_error, matrices, square
 from fxgrad.primitives import dot as d
 from fxgrad.primitives import elementwise as e
 

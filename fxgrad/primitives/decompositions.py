@@ -18,8 +18,28 @@ from fxgrad.primitives.elementwise import add, lin_mul, sub
 from fxgrad.primitives.index import gather
 from fxgrad.primitives.linalg import library, triangular_solve
 from fxgrad.primitives.matrices import (
-    BELOW, DIAGONAL, UPPER, adjoint, batch_stack, column_sums, columns, conj, diagonal_of, from_triangle, half, lower_half,
-    matrix_types, minus, mm, negligible, on_columns, on_rows, part, real_dtype, reciprocal, rows, turn,
+    BELOW,
+    UPPER,
+    adjoint,
+    batch_stack,
+    column_sums,
+    columns,
+    conj,
+    diagonal_of,
+    from_triangle,
+    half,
+    lower_half,
+    matrix_types,
+    minus,
+    mm,
+    negligible,
+    on_columns,
+    on_rows,
+    part,
+    real_dtype,
+    reciprocal,
+    rows,
+    turn,
 )  # fmt: skip
 from fxgrad.primitives.shape import concatenate, iota
 from fxgrad.runtime import dense
@@ -181,7 +201,11 @@ qr = register(
         "qr",
         "host",
         _qr_typ,
-        Doc("orthogonal Q and upper triangular R with a = Q R (full: Q square)", "through the triangles of Q^T t R^-1", "Walter, Lehmann (2018)"),
+        Doc(
+            "orthogonal Q and upper triangular R with a = Q R (full: Q square)",
+            "through the triangles of Q^T t R^-1",
+            "Walter, Lehmann (2018)",
+        ),
         jvp=_qr_jvp,
         batch=batch_stack(lambda: qr),
         numpy=lambda a, *, full: list(library(np.linalg.qr, a, "complete" if full else "reduced")),
@@ -245,7 +269,11 @@ eigvalsh = register(
         "eigvalsh",
         "host",
         lambda a, *, lower: _eigh_typ(a, lower=lower)[:1],
-        Doc("the eigenvalues, ascending, of the Hermitian matrix of which one triangle is read", "V diag(g) V^T, in that triangle", "Giles (2008), 3.1"),
+        Doc(
+            "the eigenvalues, ascending, of the Hermitian matrix of which one triangle is read",
+            "V diag(g) V^T, in that triangle",
+            "Giles (2008), 3.1",
+        ),
         jvp=_eigvalsh_jvp,
         batch=batch_stack(lambda: eigvalsh),
         numpy=lambda a, *, lower: library(np.linalg.eigvalsh, a, "L" if lower else "U"),

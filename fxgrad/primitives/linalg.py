@@ -12,8 +12,22 @@ from fxgrad.ir.types import Aval, aval_of
 from fxgrad.primitives.base import Doc, Linear, Primitive, add_tangents, register, type_error, zeros
 from fxgrad.primitives.elementwise import neg
 from fxgrad.primitives.matrices import (
-    DIAGONAL, LOWER, UPPER, adjoint, batch_stack, columns, conj, from_triangle, inner_product, matrix_types, minus, mm, part,
-    real_dtype, rows, turn,
+    DIAGONAL,
+    LOWER,
+    UPPER,
+    adjoint,
+    batch_stack,
+    columns,
+    conj,
+    from_triangle,
+    inner_product,
+    matrix_types,
+    minus,
+    mm,
+    part,
+    real_dtype,
+    rows,
+    turn,
 )  # fmt: skip
 from fxgrad.primitives.shape import concatenate
 from fxgrad.runtime import dense
@@ -46,7 +60,8 @@ _REASONS = {
 def refusal(what: str) -> errors.FxLinAlgError:
     """The error for a matrix that LAPACK does not take."""
     why, fix = _REASONS.get(
-        what, ("The iteration needs finite numbers, and in rare cases does not end.", "Look for NaN and inf: np.isfinite(a).all().")
+        what,
+        ("The iteration needs finite numbers, and in rare cases does not end.", "Look for NaN and inf: np.isfinite(a).all()."),
     )
     return errors.FxLinAlgError(what, why=why, fix=fix)
 
@@ -109,9 +124,7 @@ def _triangular_jvp(
     return [x], [triangular_solve(a, minus(tb, moved), **params, checked=False)]
 
 
-def _triangular_transpose(
-    cts: Sequence[Any], inputs: Sequence[Any], *, lower: bool, op: str, unit: bool, checked: bool
-) -> list:
+def _triangular_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, lower: bool, op: str, unit: bool, checked: bool) -> list:
     a, g, params = inputs[0], cts[0], {"lower": lower, "unit": unit, "checked": False}
     if op == "c":
         return [None, conj(triangular_solve(a, conj(g), op="n", **params))]
@@ -178,7 +191,9 @@ def _pinv_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, rcond: float |
     th, ph = adjoint(t), adjoint(p)
     left = mm(mm(p, ph), th, strong=1)
     right = mm(th, mm(ph, p), strong=0)
-    outer = add_tangents([minus(left, mm(mm(left, a, strong=0), p, strong=0)), minus(right, mm(p, mm(a, right, strong=1), strong=1))])
+    outer = add_tangents(
+        [minus(left, mm(mm(left, a, strong=0), p, strong=0)), minus(right, mm(p, mm(a, right, strong=1), strong=1))]
+    )
     return [p], [minus(outer, mm(mm(p, t, strong=1), p, strong=0))]
 
 
@@ -229,14 +244,7 @@ def _lstsq_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, rcond: float 
 
 
 def _lstsq_numpy(a: Any, b: Any, *, rcond: float | None) -> list:
-    lead, (m, n) = a.shape[:-2], a.shape[-2:]
-    pairs = zip(a.reshape(-1, m, n) if a.size else [a] * 0, b.reshape(-1, *b.shape[-2:]), strict=False)
-    if lead and 0 in (m, n, *lead):
-        k = min(m, n)
-        return [np.zeros((*lead, n, b.shape[-1]), a.dtype), np.zeros(lead, _INT), np.zeros((*lead, k), real_dtype(a.dtype))]
-    solved = [library(np.linalg.lstsq, *pair, rcond) for pair in (pairs if lead else [(a, b)])]
-    x, rank, s = (np.stack([np.asarray(r[i]) for r in solved]) for i in (0, 2, 3))
-    return [x.reshape(*lead, *x.shape[1:]), rank.astype(_INT).reshape(lead), s.reshape(*lead, *s.shape[1:])]
+    return list(library(dense.lstsq, a, b, rcond))
 
 
 lstsq = register(
@@ -339,7 +347,11 @@ slogdet = register(
         "slogdet",
         "host",
         _slogdet_typ,
-        Doc("the sign of the determinant and the log of its absolute value", "0, g * a^-T (NaN if a is singular)", "Jacobi's formula"),
+        Doc(
+            "the sign of the determinant and the log of its absolute value",
+            "0, g * a^-T (NaN if a is singular)",
+            "Jacobi's formula",
+        ),
         jvp=_slogdet_jvp,
         batch=batch_stack(lambda: slogdet),
         numpy=lambda a: list(library(np.linalg.slogdet, a)),
@@ -397,7 +409,11 @@ expm_along = register(
         "expm_along",
         "host",
         _along_typ,
-        Doc("the derivative of expm at a along e", "that of [[a, e], [0, a]], in the corner; itself at a^T along g", "Higham (2008), 3.6"),
+        Doc(
+            "the derivative of expm at a along e",
+            "that of [[a, e], [0, a]], in the corner; itself at a^T along g",
+            "Higham (2008), 3.6",
+        ),
         jvp=_along_jvp,
         transpose=lambda cts, inputs: [None, turn(expm_along(inputs[0], turn(cts[0])))],
         batch=batch_stack(lambda: expm_along),
