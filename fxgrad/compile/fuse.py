@@ -35,6 +35,7 @@ MAX_READS = 20
 _MAX_CONE = 8
 _KERNELS = ("map", "reduce", "update")
 _MAX_EPILOGUE = 12
+_WHY_ALONE = {"dot": "the result of a product", "control": "what a loop or branch computes"}
 
 
 class Task:
@@ -63,8 +64,8 @@ class Task:
 class Analysis:
     """What the partition needs to know of a program: kinds, producers, where views lead, levels."""
 
-    def __init__(self, program: Program):
-        self.program = program
+    def __init__(self, program: Program, fusion: bool = True):
+        self.program, self.fusion = program, fusion
         self.eqns = list(program.eqns)
         self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.views: dict[Var, tuple[Atom, Layout]] = {}
@@ -152,6 +153,8 @@ class Analysis:
     def _kind(self, i: int) -> str:
         eqn = self.eqns[i]
         prim = eqn.prim
+        if prim.kind == "control":
+            return "control"
         if self.producer.get(eqn.outputs[0]) != i:
             return "view"
         avals = [a.aval for a in eqn.inputs]
@@ -422,7 +425,7 @@ def partition(program: Program, fusion: bool = True, donated: Sequence[int] = ()
     """The tasks of a flat program, in an order in which they can run. `donated`: numbers of inputs whose memory it may use."""
     from fxgrad.compile.rows import merge_rows
 
-    a = Analysis(program)
+    a = Analysis(program, fusion)
     placed = Placement(a, fusion)
     tasks = _tasks(a, placed)
     given = [program.inputs[i] for i in donated]
@@ -437,10 +440,10 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
     tasks: list[Task] = []
     written: dict[Any, list[int]] = {}
     for i, eqn in enumerate(a.eqns):
-        if a.kinds[i] in ("host", "dot"):
+        if a.kinds[i] in ("host", "dot", "control"):
             task = Task(a.kinds[i], (), i)
             task.eqns, task.stored = [eqn], [v if a.kinds[i] == "host" else a.stored(v) for v in eqn.outputs]
-            task.why = ["the result of a product" if a.kinds[i] == "dot" else f"'{eqn.prim.name}' runs as a library call"]
+            task.why = [_WHY_ALONE.get(a.kinds[i]) or f"'{eqn.prim.name}' runs as a library call"]
             tasks.append(task)
         elif a.kinds[i] == "reduce":
             task = kernels.setdefault(("reduce", i, 0), Task("reduce", a.space(i), i))
