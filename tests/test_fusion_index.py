@@ -287,3 +287,22 @@ def test_which_of_two_index_arrays_is_wrong():
         step(TABLE, i, j)
     with pytest.raises(IndexError, match="index 50 is out of bounds for axis 0 with size 50"):
         step(TABLE, i + 1, j - 1)
+
+
+# ---- tiles -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(64, 512), (70, 1024), (80, 1000), (3, 64, 576), (521, 521)])
+def test_transposed_reads_go_in_tiles(shape, use_threads, cut_finely):
+    x, y = RNG.standard_normal(shape), RNG.standard_normal((*shape[:-2], shape[-1], shape[-2]))
+    check([work(f"{shape}", lambda x, y: np.swapaxes(y, -1, -2) * 2.0 + x, x, y)], use_threads)
+
+
+def test_a_tile_is_as_wide_as_the_length_allows():
+    def plan_of(n):
+        (launch,) = compiled(lambda x, y: y.T + x, np.zeros((128, n)), np.zeros((n, 128))).steps[0].launches
+        return launch.plan[2:8].tolist()  # rows, their dimensions, elements of a row, 0, sizes
+
+    assert plan_of(1024) == [16 * 128, 2, 64, 0, 16, 128]
+    assert plan_of(1040) == [65 * 128, 2, 16, 0, 65, 128]  # whole vectors before wider tiles
+    assert plan_of(1021)[:4] == [128, 1, 1021, 0]  # a prime: row by row

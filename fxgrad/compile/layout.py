@@ -20,7 +20,7 @@ __all__ = [
 Ints = tuple[int, ...]
 _GRAIN = 24576  # elements that a thread is worth waking for: 5 to 10 microseconds of light work
 _STREAM = 32 * 1024 * 1024  # bytes of an output beyond which it is not kept in cache: who reads it next finds it gone in any case
-_TILE, _APART = 256, 256  # elements of a tile along the vectors; bytes from one to the next that are far
+_TILE, _APART = 64, 256  # elements of a tile along the vectors; bytes from one to the next that are far
 _GATHER, _FAR_GATHER, _ROW, _SCRATCH_TURN = 8.0, 16.0, 20.0, 1.5  # costs in vector loads, to choose between rows and cols
 
 
@@ -198,9 +198,9 @@ def _tiled(sizes: Ints, strides: list[Ints], places: Sequence[Place]) -> tuple[I
         for s, p in zip(strides, places, strict=True)
         if abs(s[-1]) >= _APART
         for d in range(len(sizes) - 1)
-        if abs(s[d]) == p.itemsize and sizes[d] >= _TILE // 4
+        if abs(s[d]) == p.itemsize and sizes[d] >= _TILE
     ]
-    width = _width(n) if along and n >= 2 * _TILE else n
+    width = _width(n) if along and n >= 8 * _TILE else n
     if width == n:
         return sizes, strides
     d = min(along)
