@@ -206,7 +206,7 @@ def forget_executables() -> None:
 
 
 def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
-    a, steps, results = lowered(flatten(program), fusion, donated=donated)
+    a, steps, results = lowered(flatten(program), fusion, donated)
     native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
     kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
     memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
@@ -216,11 +216,12 @@ def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse:
 
 
 def lowered(
-    flat: Program, fusion: bool, inside: bool = False, donated: Sequence[int] = ()
+    flat: Program, fusion: bool, donated: Sequence[int] = (), inside: bool = False
 ) -> tuple[Analysis, list[Step], list[Result]]:
     """The steps of a flat program, and where its results come from.
 
-    `inside` a loop or a branch every result is written to memory, literals too.
+    `donated` are numbers of inputs whose memory it may use. `inside` a loop or a branch every result is written to memory,
+    literals too.
     """
     a, tasks = partition(flat, fusion, donated)
     steps: list[Step] = []

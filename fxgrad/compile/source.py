@@ -409,7 +409,7 @@ def _placed(run: Callable[..., Any], source: Any) -> Callable[..., Any]:
     def placed(*arrays: Any) -> Any:
         try:
             return run(*arrays)
-        except (errors.FxIndexError, errors.FxLinAlgError) as problem:
+        except errors.FxError as problem:
             raise problem.at(source) from None
 
     return placed

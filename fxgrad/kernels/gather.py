@@ -2,8 +2,8 @@
 
 An operand that is gathered has the mode `indirect`, or `rows` where what is read lies side by side along the vectors. It is not
 loaded with the others: the operation `gather x code (index length stride)*` adds to its place, for each index array, the index
-times the stride, in bytes. An index from the end is counted from there. One out of bounds writes two words where the last pointer leads, the
-code plus the number of the index array, and the index; the executor then stops the program.
+times the stride, in bytes. An index from the end is counted from there. One out of bounds writes two words where the last pointer
+leads, the code plus the number of the index array, and the index; the executor then stops the program.
 """
 
 from __future__ import annotations
