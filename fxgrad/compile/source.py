@@ -19,7 +19,6 @@ from fxgrad.compile.plan import ALIGNMENT, Memory
 from fxgrad.compile.tables import CODES, TableWriter
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
-from fxgrad.kernels.indexed import IndexKernel
 from fxgrad.primitives.index import beyond
 from fxgrad.runtime import buffers, team
 from fxgrad.runtime.eager import operation, own
@@ -362,7 +361,7 @@ class _Writer:
 
 def _can_fail(step: Step) -> bool:
     """Whether a step, or one inside it, can stop a run."""
-    return any(isinstance(kernel, IndexKernel) and kernel.checks for kernel in step.all_kernels)
+    return any(getattr(kernel, "checks", False) for kernel in step.all_kernels)
 
 
 def _beyond(step: Step, axis: int, index: int) -> errors.FxError:

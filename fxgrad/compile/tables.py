@@ -70,6 +70,12 @@ class TableWriter:
             plan[CODE] = 1 + CODES * len(self.checked)
             self.checked.append(step)
             operands.append(Operand(self.table.slots - 1, self.table.status))
+        elif x.codes:
+            plan = plan.copy()
+            for place, eqn in x.codes:
+                plan[place] = 1 + CODES * len(self.checked)
+                self.checked.append(eqn)
+            operands.append(Operand(self.table.slots - 1, self.table.status))
         return Run(self.addresses[x.kernel.digest], plan, operands, x.scale)
 
     def run(self, kernel: Any, plan: np.ndarray, operands: Sequence[Operand]) -> None:
