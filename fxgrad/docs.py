@@ -29,7 +29,18 @@ __all__ = ["numerics_page", "ops_page"]
 
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
-ORDER = ("elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "call")  # others follow
+ORDER = (
+    "elementwise",
+    "transcendental",
+    "special",
+    "reduce",
+    "shape",
+    "index",
+    "sort",
+    "dot",
+    "complex",
+    "call",
+)  # others follow
 KINDS = {"map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program", "expand": "expanded"}
 DTYPES = [np.dtype(name) for name in SHORT_NAMES]
 FAMILIES = {
@@ -232,7 +243,8 @@ All this is about fxgrad's own operations: functions of `fxgrad.numpy` anywhere,
 
 exp, log, sin, tanh, erf, pow and the others are fxgrad's own, for float32 and float64: the same bits on every CPU and in
 every mode, special values as in C99 and NumPy, subnormal results included. They differ from NumPy's own in the last place now
-and then. float16 is computed in float32 and rounded once; complex functions are not part of this contract.
+and then. float16 is computed in float32 and rounded once. Complex operations are real ones on the parts: the same
+bits in every mode; a product has NumPy's rounding, functions are within a few ulp of their absolute value.
 
 One ulp (unit in the last place) is the distance of neighbouring floats at the exact result. An exact result rounded to
 nearest is off by at most 0.5.
@@ -265,7 +277,7 @@ column and nothing else**: not on memory layout, transposes, batching, the size 
 3. The blocks' results are added from the first to the last.
 
 So the error bound grows with n/{product_block} + {product_block}. Products of float16 are computed in float32 and rounded once.
-Integers wrap. Complex products are `np.matmul`'s, whose bits depend on the BLAS NumPy was built with. With
+Integers wrap. A complex product is four real ones. With
 `fx.config.matmul = "blas"` all of them are, which gives up the promise above. Decompositions and solves call LAPACK and are not
 part of it either.
 

@@ -49,6 +49,11 @@ class Task:
         self.why: list[str] = []
 
     @property
+    def joins(self) -> bool:
+        """Whether it stores complex values, which takes two results of a kernel each."""
+        return any(v.aval.dtype.kind == "c" for v in self.stored)
+
+    @property
     def all_eqns(self) -> list[Eqn]:
         return [*self.eqns, *([self.reduce] if self.reduce else []), *self.epilogue]
 
@@ -131,6 +136,8 @@ class Analysis:
         if self.producer.get(eqn.outputs[0]) != i:
             return "view"
         avals = [a.aval for a in eqn.inputs]
+        if prim.name == "complex":
+            return "map"
         if prim.kind in ("map", "reduce"):
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
         if prim.name == "dot" and has_product_kernel(avals[0].dtype):
@@ -144,7 +151,7 @@ class Analysis:
             return "map"
         if prim.kind == "view" and len(eqn.inputs) == 1:
             root, layout = self.access(eqn.inputs[0])
-            found = apply_view(prim.name, layout, eqn.params)
+            found = apply_view(prim.name, layout, eqn.params, eqn.inputs[0].aval.dtype.itemsize)
             if found is not None:
                 self.views[eqn.outputs[0]] = (root, found)
                 return "view"
@@ -409,7 +416,7 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
         if len(users) != 1 or v in placed.viewed or users[0].kind != "map":
             continue
         m = users[0]
-        if m.pieces:
+        if m.pieces or m.joins:
             continue
         plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis, Task
-from fxgrad.compile.layout import Layout, MapPlan, Place, across, cols_plan, contiguous, map_plan, row_plan, split_plans
+from fxgrad.compile.layout import (
+    Layout,
+    MapPlan,
+    Place,
+    across,
+    cols_plan,
+    contiguous,
+    element_dtype,
+    map_plan,
+    row_plan,
+    split_plans,
+)
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.pieces import Box, Chosen, boxes, within
 from fxgrad.ir.program import Eqn
@@ -109,7 +120,7 @@ class Values:
         out = []
         for root, layout in self.accesses:
             strides = layout.strides if order is None else tuple(layout.strides[d] for d in order)
-            out.append(Place(strides, layout.offset, root.aval.dtype.itemsize))
+            out.append(Place(strides, layout.offset, element_dtype(root.aval.dtype).itemsize))
         return out
 
     def bytes_read(self) -> int:
@@ -125,11 +136,28 @@ def _flops(eqns: Sequence[Eqn], size: int) -> int:
 
 
 def _operands(avals: Sequence[Aval], modes: Sequence[str]) -> list[Operand]:
-    return [Operand(a.dtype, m) for a, m in zip(avals, modes, strict=True)]
+    return [Operand(element_dtype(a.dtype), m) for a, m in zip(avals, modes, strict=True)]
 
 
-def _target(aval: Aval) -> Place:
-    return Place(contiguous(aval.shape, aval.dtype.itemsize).strides, 0, aval.dtype.itemsize)
+def _targets(aval: Aval) -> list[Place]:
+    """Where a kernel writes a result; of a complex one, its two parts."""
+    strides, size = contiguous(aval.shape, aval.dtype.itemsize).strides, element_dtype(aval.dtype).itemsize
+    return [Place(strides, offset, size) for offset in range(0, aval.dtype.itemsize, size)]
+
+
+class _Results:
+    """What a map kernel computes and stores for some values: the operations, their results, and where each is written."""
+
+    def __init__(self, a: Analysis, eqns: Sequence[Eqn], stored: Sequence[Atom]):
+        self.eqns: list[Eqn] = []
+        parts: dict[Var, list[Atom]] = {}
+        for e in eqns:
+            if e.prim.name == "complex":  # no operation: its operands are written side by side
+                parts[e.outputs[0]] = list(e.inputs)
+            else:
+                self.eqns.append(e)
+        self.values: list[Atom] = [x for v in stored for x in (parts.get(v, [v]) if type(v) is Var else [v])]
+        self.writes = [v for v in stored if type(v) is Var for _ in parts.get(v, [v])]
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
@@ -204,38 +232,40 @@ def _map(
     a: Analysis, task: Task, stored: Sequence[Atom], shape: Ints, order: Sequence[int] | None, target: Var | None = None
 ) -> Launch:  # fmt: skip
     """A map kernel; `order` permutes the iteration space, `target` then receives the only result."""
-    values = Values(a, task.eqns, stored, len(shape))
-    writes = [target] if target is not None else [v for v in stored if isinstance(v, Var)]
-    places = values.places(order) + [_target(v.aval) for v in writes]
+    results = _Results(a, task.eqns, stored)
+    values = Values(a, results.eqns, results.values, len(shape))
+    writes = [target] if target is not None else results.writes
+    places = values.places(order) + [p for v in dict.fromkeys(writes) for p in _targets(v.aval)]
     space = shape if order is None else tuple(shape[d] for d in order)
-    plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in task.eqns]))
+    plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in results.eqns]))
     n = len(values.accesses)
-    ops = values.ops(task.eqns, n)
+    ops = values.ops(results.eqns, n)
     operands = _operands([v.aval for v in (*values.roots, *writes)], plan.modes)
-    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in stored], operands[n:])
+    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results.values], operands[n:])
     size = math.prod(shape)
-    written = sum(v.aval.nbytes for v in writes)
-    return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+    written = sum(v.aval.nbytes for v in dict.fromkeys(writes))
+    return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(results.eqns, size))
 
 
 def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
     """A map kernel for each box of the space; all but the first are said to read the results that they complete."""
     out: list[Launch] = []
-    ndim, writes = len(task.shape), task.stored
-    wholes = [contiguous(v.aval.shape, v.aval.dtype.itemsize) for v in writes]
+    ndim, results = len(task.shape), _Results(a, task.eqns, task.stored)
+    writes = results.writes
+    wholes = [p for v in task.stored for p in _targets(v.aval)]
     for box, chosen in boxes(a, task.pieces, task.shape):
-        values = Values(a, task.eqns, writes, ndim, box, chosen)
-        eqns = [e for e in task.eqns if e.outputs[0] not in chosen]
+        values = Values(a, results.eqns, results.values, ndim, box, chosen)
+        eqns = [e for e in results.eqns if e.outputs[0] not in chosen]
         shape, n = tuple(hi - lo for lo, hi in box), len(values.accesses)
-        parts = [within(whole, box, (0,) * ndim) for whole in wholes]
-        targets = [Place(x.strides, x.offset, v.aval.dtype.itemsize) for x, v in zip(parts, writes, strict=True)]
+        parts = [within(Layout(task.shape, p.strides, p.offset), box, (0,) * ndim) for p in wholes]
+        targets = [Place(x.strides, x.offset, p.itemsize) for x, p in zip(parts, wholes, strict=True)]
         places = values.places() + targets
         modes, plan = map_plan(shape, places, len(writes), weight([e.prim for e in eqns]))
         ops = values.ops(eqns, n)
         operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
-        kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in writes], operands[n:])
+        kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results.values], operands[n:])
         size = math.prod(shape)
-        counts = values.bytes_read(), size * sum(v.aval.dtype.itemsize for v in writes), _flops(eqns, size)
+        counts = values.bytes_read(), size * sum(p.itemsize for p in wholes), _flops(eqns, size)
         if not out:
             out.append(Launch(kernel, plan, values.roots, writes, *counts))
         else:
@@ -247,9 +277,9 @@ def copy_launch(root: Atom, layout: Layout, out: Var) -> Launch:
     """The kernel that writes a view of a value, of which the memory is not in order, into `out`."""
     if isinstance(root, Lit):
         return fill_launch(out, root.value)
-    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), _target(out.aval)]
+    places = [Place(layout.strides, layout.offset, out.aval.dtype.itemsize), *_targets(out.aval)]
     plan = map_plan(layout.shape, places, 1)
-    source, target = _operands([root.aval, out.aval], plan.modes)
+    source, target = _operands([out.aval, out.aval], plan.modes)
     touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
     return Launch(Kernel("map", [source], [], [0], [target]), plan.plan, [root], [out], touched, out.aval.nbytes, 0)
 
@@ -257,7 +287,7 @@ def copy_launch(root: Atom, layout: Layout, out: Var) -> Launch:
 def fill_launch(target: Var, value: Any) -> Launch:
     """A kernel that writes one value everywhere."""
     aval = target.aval
-    modes, plan = map_plan(aval.shape, [_target(aval)], 1)
+    modes, plan = map_plan(aval.shape, _targets(aval), 1)
     kernel = Kernel("map", [], [], [Lit(aval.dtype.type(value))], _operands([aval], modes))
     return Launch(kernel, plan, [], [target], 0, aval.nbytes, 0)
 

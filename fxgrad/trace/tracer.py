@@ -202,7 +202,8 @@ class Tracer:
         if x.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         x = _library().reshape(x, ())
-        return float(x) if x.dtype.kind == "f" else bool(x) if x.dtype.kind == "b" else int(x)
+        as_number: Any = {"f": float, "b": bool, "c": complex}.get(x.dtype.kind, int)
+        return as_number(x)
 
     def tolist(self) -> Any:
         return self.item() if not self.shape else [row.tolist() for row in self]
@@ -274,7 +275,11 @@ def _operator(name: str, function: str, swapped: bool) -> Any:
         f = _named(function)
         out = f(other, self) if swapped else f(self, other)
         # Python numbers that meet only each other stay Python numbers
-        if self.weak and type(out) is Tracer and (type(other) in (int, float, bool) or (type(other) is Tracer and other.weak)):
+        if (
+            self.weak
+            and type(out) is Tracer
+            and (type(other) in (int, float, bool, complex) or (type(other) is Tracer and other.weak))
+        ):
             out.weak = True
         return out
 
@@ -388,6 +393,7 @@ for _name in (
     "nonzero",
     "choose",
     "conj",
+    "conjugate",
 ):
     setattr(Tracer, _name, _method(_name))
 
