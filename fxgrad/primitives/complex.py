@@ -305,7 +305,7 @@ def sign(z: Any) -> Any:
     both, nan = e.and_(far_x, far_y), x.dtype.type(math.nan)
 
     def part(v: Any, far_v: Any) -> Any:
-        of_far = e.select(both, nan, e.select(far_v, e.sign(v), e.select(e.eq(v, v), zero, v)))
+        of_far = e.select(both, nan, e.select(far_v, e.sign(v), zero))
         return e.select(none, zero, e.select(far, of_far, e.div(v, safe)))
 
     return complex_(part(x, far_x), part(y, far_y))
@@ -623,7 +623,8 @@ def _acosh_parts(x: Any, y: Any) -> tuple[Any, Any]:
     s, si = _sqrt_parts(e.add(near_x, one), near_y)
     u = _real_asinh(e.add(e.mul(r, s), e.mul(ri, si)))
     v = e.mul(_is(x, 2), tr.atan2(ri, s))
-    return e.select(far, _log_twice(x, y), u), e.select(far, tr.atan2(y, x), v)
+    v = e.select(e.and_(e.eq(x, _is(x, 0)), e.ne(y, y)), _is(x, math.pi / 2), e.select(far, tr.atan2(y, x), v))
+    return e.select(far, _log_twice(x, y), u), v
 
 
 def _acos_parts(x: Any, y: Any) -> tuple[Any, Any]:
