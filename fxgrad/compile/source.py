@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.compile.control import in_python
 from fxgrad.compile.fuse import Analysis
 from fxgrad.compile.layout import Layout, contiguous
 from fxgrad.compile.plan import Memory
+from fxgrad.compile.tables import TableWriter
+from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
 from fxgrad.runtime import buffers, team
 from fxgrad.runtime.eager import operation, own
-from fxgrad.runtime.table import Operand, Run, Table
+from fxgrad.runtime.table import Operand, Table
 
 if TYPE_CHECKING:
     from fxgrad.compile.lower import Result, Step
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Source"]
 
 _PRIVATE_ARENA = 1 << 16  # bytes; smaller work space is kept by the program, larger comes from the pool
-_COPY_GRAIN, _FILL_GRAIN = 1 << 16, 1 << 13  # bytes and words that are worth a thread
 _BYTES = np.dtype(np.uint8)
 
 
@@ -97,32 +99,10 @@ class Source:
             avals = [v.aval for v in self.inputs] if check else []
             table = Table(avals, len(slots))
             place = {name: i for i, name in enumerate(slots)}
-            for i in numbers:
-                self._add(table, self.steps[i], place)
+            writer = TableWriter(table, self.addresses)
+            writer.add_all([self.steps[i] for i in numbers], lambda v: self._operand(v, place))
             self._tables[key] = bind(table.finish(team.settings.ctypes.data))
         return self._tables[key]
-
-    def _add(self, table: Table, step: Step, slots: dict[str, int]) -> None:
-        from fxgrad.runtime.launch import copy_kernel, fill_kernel
-
-        if step.kind == "fill":
-            if step.value is not None:
-                (out,) = step.writes
-                plan = _fill_plan(step.value, out.aval)
-                table.pipeline([Run(fill_kernel, plan, [self._operand(out, slots)])])
-        elif step.kind == "copy":
-            (source,), (out,) = step.reads, step.writes
-            start = self._operand(source, slots)
-            plan = np.array([out.aval.nbytes, _COPY_GRAIN], np.int64)
-            table.pipeline(
-                [Run(copy_kernel, plan, [start._replace(offset=start.offset + step.offset), self._operand(out, slots)])]
-            )
-        else:
-            runs = [
-                Run(self.addresses[x.kernel.digest], x.plan, [self._operand(v, slots) for v in (*x.reads, *x.writes)], x.scale)
-                for x in step.launches
-            ]
-            table.pipeline(runs, step.rows, step.block, step.lead)
 
     def variable(self, v: Var) -> str:
         """The Python variable in whose memory a value lies."""
@@ -172,12 +152,6 @@ class Source:
             return f"{name} [w+{place.offset}]"
         home = f"{'a' if place.space == 'argument' else 'y'}{place.number}"
         return name if home == name else f"{name} [{home}]"
-
-
-def _fill_plan(value: Any, aval: Aval) -> np.ndarray:
-    """Whole words of the repeated value, and the bytes of the last one."""
-    pattern = np.full(8 // aval.dtype.itemsize, value, aval.dtype).view(np.int64)[0]
-    return np.array([-(-aval.nbytes // 8), _FILL_GRAIN, pattern, aval.nbytes % 8], np.int64)
 
 
 class _Writer:
@@ -302,7 +276,7 @@ class _Writer:
         assert eqn is not None
         n = self.count["host"]
         self.count["host"] += 1
-        self.scope[f"h{n}"] = _placed(operation(eqn.prim, [x.aval for x in eqn.inputs], eqn.params), eqn.source)
+        self.scope[f"h{n}"] = _placed(_library_call(eqn), eqn.source)
         names = [self.s.host_values[v] for v in eqn.outputs]
         call = f"h{n}({', '.join(self._value(x) for x in eqn.inputs)})  # {eqn.prim.name}"
         self.lines.append(f"{names[0] if len(names) == 1 else '(' + ', '.join(names) + ',)'} = {call}")
@@ -353,6 +327,13 @@ class _Writer:
         return out
 
 
+def _library_call(eqn: Eqn) -> Callable[..., Any]:
+    if eqn.prim.kind != "control":
+        return operation(eqn.prim, [x.aval for x in eqn.inputs], eqn.params)
+    run = in_python(eqn)
+    return run if len(eqn.outputs) != 1 else lambda *arrays: run(*arrays)[0]
+
+
 def _keep(x: Any, dtype: np.dtype, work_space: np.ndarray) -> np.ndarray:
     """What a library call answered, outside the work space, whose memory will be used again."""
     x = np.asarray(x, dtype, "C")
@@ -384,7 +365,7 @@ def _placed(run: Callable[..., Any], source: Any) -> Callable[..., Any]:
     def placed(*arrays: Any) -> Any:
         try:
             return run(*arrays)
-        except errors.FxIndexError as problem:
+        except (errors.FxIndexError, errors.FxLinAlgError) as problem:
             raise problem.at(source) from None
 
     return placed

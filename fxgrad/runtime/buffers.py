@@ -1,7 +1,8 @@
 """Memory for large results and work space: taken back when the last view of it is dropped, and handed out again.
 
-Fresh pages from the system cost more than the kernel that fills them, so the largest come as huge pages. An array from here has a `Block` as its base; when the
-last array over the block has gone, its memory goes back to the idle ones. Idle memory is bounded.
+Fresh pages from the system cost more than the kernel that fills them, so the largest come as huge pages. An array
+from here has a `Block` as its base; when the last array over the block has gone, its memory goes back to the idle ones.
+Idle memory is bounded.
 
 No locks: everything that changes is one operation on a list or dict, so a finalizer that runs in the middle of another call
 (garbage collection, other threads) finds it whole. The worst a race can do is to give memory back to the system.
