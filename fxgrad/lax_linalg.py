@@ -9,6 +9,7 @@ from fxgrad.numpy.operands import matrices, square, together
 from fxgrad.primitives import decompositions as d
 from fxgrad.primitives import linalg as p
 from fxgrad.primitives import matrices as m
+from fxgrad.primitives.elementwise import add
 
 __all__ = ["cholesky", "eig", "eigh", "lu", "lu_pivots_to_permutation", "qr", "svd", "triangular_solve"]
 
@@ -16,13 +17,13 @@ __all__ = ["cholesky", "eig", "eigh", "lu", "lu_pivots_to_permutation", "qr", "s
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """L with L @ L^H == (x + x^H) / 2, or of the lower triangle of x, as jax.lax.linalg.cholesky."""
     x = square("cholesky", matrices("cholesky", x))
-    return d.cholesky(m.half(x + m.adjoint(x)) if symmetrize_input else x, upper=False)
+    return d.cholesky(m.half(add(x, m.adjoint(x))) if symmetrize_input else x, upper=False)
 
 
 def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True) -> tuple:
     """(eigenvectors, eigenvalues), in this order, as jax.lax.linalg.eigh."""
     x = square("eigh", matrices("eigh", x))
-    w, v = d.eigh(m.half(x + m.adjoint(x)) if symmetrize_input else x, lower=bool(lower))
+    w, v = d.eigh(m.half(add(x, m.adjoint(x))) if symmetrize_input else x, lower=bool(lower))
     return v, w
 
 
@@ -65,7 +66,10 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Any:
-    """x with op(a) x == b, or (left_side=False, the default) x op(a) == b, as jax.lax.linalg.triangular_solve; no error if a is singular."""
+    """x with op(a) x == b, or (left_side=False, the default) x op(a) == b, as jax.lax.linalg.triangular_solve.
+
+    A zero on the diagonal is a division by zero, no error.
+    """
     a, b = together("triangular_solve", a, b)
     square("triangular_solve", a)
     if conjugate_a and a.dtype.kind == "c":

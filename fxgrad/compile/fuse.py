@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
 from fxgrad.compile.schedule import reads_of, schedule, schedule_in_place
-from fxgrad.compile.tape import chains
-from fxgrad.compile.updates import Update, covers, is_update, made_update, region_shape
+from fxgrad.compile.updates import Region, Update, apart, chains, covers, is_update, made_update, region_of, region_shape
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
 from fxgrad.primitives.base import kernel_dtypes
@@ -35,7 +37,11 @@ MAX_READS = 20
 _MAX_CONE = 8
 _KERNELS = ("map", "reduce", "update")
 _MAX_EPILOGUE = 12
-_WHY_ALONE = {"dot": "the result of a product", "control": "what a loop or branch computes"}
+_WHY_ALONE = {
+    "dot": "the result of a product",
+    "control": "what a loop or branch computes",
+    "indexed": "where it is, only the run tells",
+}
 
 
 class Task:
@@ -76,6 +82,8 @@ class Analysis:
         self.views: dict[Var, tuple[Atom, Layout]] = {}
         self.pieces: set[int] = set()  # map equations that take their result from their operands piece by piece
         self.updates: dict[int, Update] = {}
+        self.links: dict[int, int | None] = {}  # for updates, the one before that is one kernel with it
+        self.apart: dict[int, list[Region]] = {}  # the regions of such a chain
         self.kept = set(program.outputs)
         self.turned = self._turned()
         self.kinds: list[str] = []
@@ -161,20 +169,16 @@ class Analysis:
         if self.producer.get(eqn.outputs[0]) != i:
             return "view"
         avals = [a.aval for a in eqn.inputs]
-        if prim.name == "complex":
-            return "map"
         if prim.kind in ("map", "reduce"):
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
         if prim.name == "dot" and has_product_kernel(avals[0].dtype):
             return self._product(i)
         if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
-            if covers(eqn) or not math.prod(region_shape(eqn)):
-                self.views[eqn.outputs[0]] = self.access(eqn.inputs[covers(eqn)])
-                return "view"
-            self.updates[i] = made_update(self, eqn)
-            self.eqns[i] = self.updates[i].eqn
-            self.producer[self.updates[i].home] = i
-            return "update"
+            return self._update(i)
+        if is_indexed(eqn):
+            return "indexed"
+        if prim.name == "iota" and eqn.outputs[0].aval.ndim == 1 and eqn.outputs[0].aval.dtype == np.int64:
+            return "iota"
         if in_pieces(eqn):
             whole = only_part(eqn)
             if whole is not None:
@@ -189,6 +193,16 @@ class Analysis:
                 self.views[eqn.outputs[0]] = (root, found)
                 return "view"
         return "host"
+
+    def _update(self, i: int) -> str:
+        eqn = self.eqns[i]
+        if covers(eqn) or not math.prod(region_shape(eqn)):
+            self.views[eqn.outputs[0]] = self.access(eqn.inputs[covers(eqn)])
+            return "view"
+        self.updates[i] = made_update(self, eqn)
+        self.eqns[i] = self.updates[i].eqn
+        self.producer[self.updates[i].home] = i
+        return "update"
 
     def access(self, atom: Atom) -> tuple[Atom, Layout]:
         """The stored value behind an atom, and the atom's layout in it."""
@@ -233,12 +247,23 @@ class Analysis:
         return level
 
     def chained(self, i: int) -> int | None:
-        """The write of one element that made the array into which i writes one, if nobody else reads that."""
-        base = self.updates[i].base
-        p = self.producer.get(base) if type(base) is Var else None
-        if p is None or p not in self.updates or self.space(i) != () or self.space(p) != ():
-            return None
-        return p if self.updates[i].whole and self.consumers[p] == [i] and base not in self.kept else None
+        """The update whose result i updates, if nobody else reads that and both can be one kernel's.
+
+        Single elements can be written one after the other; regions must lie apart, since all of a kernel's run together.
+        """
+        if i in self.links:
+            return self.links[i]
+        u, found = self.updates[i], None
+        p = self.producer.get(u.base) if type(u.base) is Var else None
+        alone = p is not None and p in self.updates and self.consumers[p] == [i] and u.base not in self.kept
+        if p is not None and alone and u.whole and self.space(i) == self.space(p):
+            before = self.apart.get(p) or [region_of(self.eqns[p])]
+            if not self.space(i) or (len(before) < MAX_READS and all(apart(region_of(self.eqns[i]), r) for r in before)):
+                found = p
+                if self.space(i):
+                    self.apart[i] = [*before, region_of(self.eqns[i])]
+        self.links[i] = found
+        return found
 
     def leaf(self, atom: Atom) -> Var | None:
         """The stored array a map or reduce operation would read for this operand; None for literals."""
@@ -261,16 +286,16 @@ def _groups(a: Analysis) -> dict[int, Any]:
         parent[max(i, j)] = min(i, j)
 
     first: dict[Any, int] = {}
-    for i, kind in enumerate(a.kinds):
-        if kind not in ("map", "update"):
-            continue
-        parent[i] = i
+    parent.update({i: i for i, kind in enumerate(a.kinds) if kind in ("map", "update")})
+    for i in parent:
         shape = a.space(i)
         place = (a.levels[i], shape)
+        if shape == () and a.eqns[i].prim.name == "complex":  # two results: none of a list of scalar operations
+            continue
         if shape == ():
-            if a.eqns[i].prim.name == "complex":  # two results: none of a list of scalar operations
-                continue
             join(i, first.setdefault(place, i))
+        if i in a.updates and (p := a.chained(i)) is not None and a.levels[p] == a.levels[i]:
+            join(i, p)
         for x in a.eqns[i].inputs:
             p = a.direct(x, i)
             if p is not None:
@@ -280,7 +305,7 @@ def _groups(a: Analysis) -> dict[int, Any]:
                 join(i, first.setdefault((*place, leaf), i))
     roots = {i: find(i) for i in parent}
     sizes = Counter(roots.values())
-    tapes = {r for i, r in roots.items() if i in a.updates and a.chained(i) is not None}
+    tapes = {r for i, r in roots.items() if i in a.updates and not a.space(i) and a.chained(i) is not None}
     tapes |= {r for r, n in sizes.items() if n > MAX_OPS and a.space(r) == ()}
     found = _chunked(a, {i: r for i, r in roots.items() if r not in tapes})
     return {i: found.get(i, ("tape", r, 0)) for i, r in roots.items()}
@@ -294,6 +319,8 @@ def _chunked(a: Analysis, root: dict[int, int]) -> dict[int, Any]:
     out = {}
     for i, r in root.items():
         mine = {leaf for x in a.eqns[i].inputs if a.direct(x, i) is None and (leaf := a.leaf(x)) is not None}
+        if i in a.updates:
+            mine.add(a.updates[i].home)
         if ops.setdefault(r, 0) >= MAX_OPS or len(leaves.setdefault(r, set()) | mine) > MAX_READS:
             chunk[r] = chunk.get(r, 0) + 1
             ops[r], leaves[r] = 0, set()
@@ -413,27 +440,36 @@ class Placement:
         return leaves
 
 
-def partition(program: Program, fusion: bool = True) -> tuple[Analysis, list[Task]]:
-    """The tasks of a flat program, in an order in which they can run."""
+_INDEXED = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice")
+
+
+def is_indexed(eqn: Eqn) -> bool:
+    """Whether an equation reads or writes at positions known at run time only, and may do so natively."""
+    return eqn.prim.name in _INDEXED and kernel_dtypes([x.aval for x in eqn.inputs]) and all(x.aval.size for x in eqn.inputs)
+
+
+def partition(program: Program, fusion: bool = True, donated: Sequence[int] = ()) -> tuple[Analysis, list[Task]]:
+    """The tasks of a flat program, in an order in which they can run. `donated`: numbers of inputs whose memory it may use."""
     from fxgrad.compile.rows import merge_rows
 
     a = Analysis(program, fusion)
     placed = Placement(a, fusion)
     tasks = _tasks(a, placed)
+    given = [program.inputs[i] for i in donated]
     if not fusion:
-        return a, schedule_in_place(a, tasks, placed.viewed)
+        return a, schedule_in_place(a, tasks, placed.viewed, given)
     tasks = schedule(a, _absorb_epilogues(a, tasks, placed))
-    return a, schedule_in_place(a, merge_rows(a, tasks, placed.viewed), placed.viewed)
+    return a, schedule_in_place(a, merge_rows(a, tasks, placed.viewed), placed.viewed, given)
 
 
 def _tasks(a: Analysis, placed: Placement) -> list[Task]:
     kernels: dict[Any, Task] = {}
     tasks: list[Task] = []
-    tapes: dict[Any, list[int]] = {}
+    written: dict[Any, list[int]] = {}
     for i, eqn in enumerate(a.eqns):
-        if a.kinds[i] in ("host", "dot", "control"):
+        if a.kinds[i] in ("host", "dot", "control", "indexed", "iota"):
             task = Task(a.kinds[i], (), i)
-            task.eqns, task.stored = [eqn], [v if a.kinds[i] == "host" else a.stored(v) for v in eqn.outputs]
+            task.eqns, task.stored = [eqn], [a.stored(v) if a.kinds[i] == "dot" else v for v in eqn.outputs]
             task.why = [_WHY_ALONE.get(a.kinds[i]) or f"'{eqn.prim.name}' runs as a library call"]
             tasks.append(task)
         elif a.kinds[i] == "reduce":
@@ -448,18 +484,14 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
                 task.pieces += [eqn] if i in a.pieces else []
                 if k == placed.home[i] and i in placed.why:
                     if i in a.updates:
-                        if k[0] == "tape":
-                            tapes.setdefault(k, []).append(i)
-                            task.order = i
-                            continue
-                        task.updates.append(a.updates[i])
-                    task.stored.append(a.updates[i].home if i in a.updates else eqn.outputs[0])
+                        written.setdefault(k, []).append(i)
+                    else:
+                        task.stored.append(eqn.outputs[0])
                     task.why.append(placed.why[i])
                     task.order = i
-    for k, numbers in tapes.items():
+    for k, numbers in written.items():
         kernels[k].updates = chains(a, numbers)
         kernels[k].stored += [u.home for u in kernels[k].updates]
-        kernels[k].why.append("elements updated in place")
     return tasks + [t for t in kernels.values() if t.stored]
 
 

@@ -27,6 +27,7 @@ from fxgrad.compile.tape import Tape
 from fxgrad.compile.updates import Update, is_update, outside
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.kernels.indexed import IndexKernel
 from fxgrad.kernels.matmul import ProductKernel
 from fxgrad.kernels.spec import Kernel, Op, Operand, reduction_block, weight
 from fxgrad.kernels.tape import TapeKernel
@@ -34,6 +35,7 @@ from fxgrad.kernels.tape import TapeKernel
 __all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
 
 Ints = tuple[int, ...]
+_Part = tuple[Atom, Layout, Var]  # what is written, where, in which array
 _MANY_ROWS = 16  # enough for any team
 
 
@@ -47,7 +49,7 @@ class Launch(NamedTuple):
     `over` are (written, before): values of which only a part is written, in the memory of what they were before.
     """
 
-    kernel: Kernel | ProductKernel | TapeKernel
+    kernel: Kernel | ProductKernel | TapeKernel | IndexKernel
     plan: np.ndarray
     reads: list[Var]
     writes: list[Var]
@@ -262,14 +264,16 @@ def _map(
 def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
     """A map kernel for each box of the space; all but the first are said to read the results that they complete."""
     r = _Results(task.eqns, task.stored)
-    return _regions(a, task, r.eqns, r.values, r.wholes, r.writes, [])
+    return _regions(a, task, r.eqns, r.values, r.wholes, r.writes)
 
 
-def _over_box(values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], parts: Sequence[Layout], writes: list[Var]) -> Launch:
+def _over_box(
+    values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], parts: Sequence[Layout], writes: list[Var]
+) -> Launch:  # fmt: skip
     """A map kernel over the shape of `parts`, which are where in `writes` the results go."""
     shape, n = parts[0].shape, len(values.accesses)
     sizes = [element_dtype(v.aval.dtype).itemsize for v in writes]
-    targets = [Place(x.strides, x.offset, n) for x, n in zip(parts, sizes, strict=True)]
+    targets = [Place(x.strides, x.offset, size) for x, size in zip(parts, sizes, strict=True)]
     modes, plan = map_plan(shape, values.places() + targets, len(writes), weight([e.prim for e in eqns]))
     ops = values.ops(eqns, n)
     operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
@@ -280,22 +284,28 @@ def _over_box(values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], part
 
 
 def update_launches(a: Analysis, task: Task) -> list[Launch]:
-    """The kernel that writes regions of arrays, and other results; before it, what is outside the regions where those are copies."""
-    out, fresh, over = _begun(task)
-    homes = [*fresh, *(v for v, _ in over)]
-    plain = [v for v in task.stored if v not in homes]
-    place = {u.home: u for u in task.updates}
-    r = _Results([e for e in task.eqns if not is_update(e)], plain)
-    eqns, results = r.eqns, [*(place[v].value for v in homes), *r.values]
-    wholes = [*(place[v].place for v in homes), *r.wholes]
+    """The kernel that writes regions of arrays, and other results; before it, what is outside where arrays are copies."""
+    out, _, over = _begun(task)
+    again: list[_Part] = []  # to arrays that are begun
+    once: list[_Part] = []
+    for u in task.updates:
+        parts = [(value, place, u.home) for value, place in u.parts]
+        again += parts[1:] if u.over else parts
+        once += parts[:1] if u.over else []
+    homes = {u.home for u in task.updates}
+    r = _Results([e for e in task.eqns if not is_update(e)], [v for v in task.stored if v not in homes])
+    plain: list[_Part] = list(zip(r.values, r.wholes, r.writes, strict=True))
+    every = [*again, *once, *plain]
+    results, wholes, writes = [v for v, _, _ in every], [place for _, place, _ in every], [home for _, _, home in every]
+    eqns = r.eqns
     aside = next((u for u in task.updates if u.aside), None)
     if aside is not None:
         kept = Var(Aval(aside.place.shape, aside.home.aval.dtype))
-        launches = _regions(a, task, eqns, results, [contiguous(kept.aval.shape, kept.aval.dtype.itemsize)], [kept], [])
+        launches = _regions(a, task, eqns, results, [contiguous(kept.aval.shape, kept.aval.dtype.itemsize)], [kept])
         out += [x._replace(why="the kernel reads other places of what it updates") for x in launches]
         last = copy_launch(kept, contiguous(kept.aval.shape, kept.aval.dtype.itemsize), aside.home, aside.place)
         return [*out, last._replace(over=over)]
-    launches = _regions(a, task, eqns, results, wholes, [*homes, *r.writes], fresh)
+    launches = _regions(a, task, eqns, results, wholes, writes, len(again))
     return [*out, launches[0]._replace(over=over), *launches[1:]]
 
 
@@ -306,7 +316,7 @@ def _begun(task: Task) -> tuple[list[Launch], list[Var], tuple[tuple[Var, Var], 
     for u in fresh:
         for i, (source, target) in enumerate(outside(u)):
             launch = copy_launch(u.base, source, u.home, target)
-            out.append(launch._replace(why=_why_copied(u)) if not i else _completing(launch, [u.home]))
+            out.append(launch._replace(why=_why_copied(u)) if not i else _completing(launch, 1))
     return out, [u.home for u in fresh], tuple((u.home, u.base) for u in task.updates if u.over and isinstance(u.base, Var))
 
 
@@ -328,24 +338,23 @@ def _why_copied(u: Update) -> str:
 
 def _regions(
     a: Analysis, task: Task, eqns: Sequence[Eqn], results: Sequence[Atom], wholes: Sequence[Layout], writes: list[Var],
-    begun: Sequence[Var],
+    begun: int = 0,
 ) -> list[Launch]:  # fmt: skip
-    """The results computed and written where `wholes` says, box by box if some are in pieces; `begun` exist already."""
+    """The results computed and written where `wholes` says, box by box if some are in pieces; the first `begun` exist already."""
     out: list[Launch] = []
     ndim = len(task.shape)
     for box, chosen in boxes(a, task.pieces, task.shape):
         values = Values(a, eqns, results, ndim, box, chosen)
         parts = [within(whole, box, (0,) * ndim) for whole in wholes]
         launch = _over_box(values, [e for e in eqns if e.outputs[0] not in chosen], results, parts, writes)
-        out.append(_completing(launch, writes if out else begun))
+        out.append(_completing(launch, len(writes) if out else begun))
     return out
 
 
-def _completing(launch: Launch, begun: Sequence[Var]) -> Launch:
-    """A launch that writes more of values that an earlier one has begun, which come first: it is said to read them."""
-    writes = [v for v in launch.writes if v not in begun]
-    why = "" if writes else "one piece after the other"
-    return launch._replace(reads=[*launch.reads, *begun], writes=writes, why=why)
+def _completing(launch: Launch, begun: int) -> Launch:
+    """A launch that writes more of its first values, which an earlier one has begun: it is said to read them."""
+    reads, writes = [*launch.reads, *launch.writes[:begun]], launch.writes[begun:]
+    return launch._replace(reads=reads, writes=writes, why="" if writes else "one piece after the other")
 
 
 def copy_launch(root: Atom, layout: Layout, out: Var, target: Layout | None = None) -> Launch:

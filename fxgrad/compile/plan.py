@@ -79,8 +79,8 @@ def plan_memory(
     Returns:
         The places.
     """
-    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in s.writes}
-    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.reads)} | dict.fromkeys(results, len(steps))
+    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in (*s.writes, *s.scratch)}
+    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.scratch, *s.reads)} | dict.fromkeys(results, len(steps))
     death |= dict.fromkeys(kept, len(steps))
     shared = {v for s in steps if s.kind == "host" for v in s.reads}  # what a library call answers may be a view of them
     shared |= {*kept, *results}
@@ -98,8 +98,8 @@ def plan_memory(
                 _follow(chains, v, before)
             if reuse:
                 _join(i, step, launch, chains, death, fits)
-        if reuse and step.control is not None:
-            _join_loop(i, step, step.control.in_place, chains, death, fits)
+        if reuse:
+            _join_copies(i, step, chains, death, fits)
     return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse, carries)
 
 
@@ -116,7 +116,10 @@ def _join(
     if getattr(launch.kernel, "form", None) != "map":
         return
     others = [v for other in step.launches if other is not launch for v in other.reads]
+    partly = {v for v, _ in launch.over}
     for w in launch.writes:
+        if w in partly:
+            continue
         for v in dict.fromkeys(launch.reads):
             old = chains.get(v)
             if old is None or death[v] != i or v in others or old.values[-1] is not v:
@@ -142,11 +145,9 @@ def _follow(chains: dict[Var, _Chain], v: Var, before: Var) -> None:
     _append(old, v, chains)
 
 
-def _join_loop(
-    i: int, step: Step, pairs: Iterable[tuple[Var, Var]], chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits
-) -> None:
-    """Let a carry begin where its first value lies, if that dies in this step and nothing else there reads it."""
-    for v, w in pairs:
+def _join_copies(i: int, step: Step, chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits) -> None:
+    """Let what would begin as a copy of a value lie where that lies, if it dies in this step and nothing else there reads it."""
+    for v, w in step.in_place:
         old = chains.get(v)
         if old is None or death[v] != i or step.reads.count(v) != 1 or old.values[-1] is not v:
             continue

@@ -33,9 +33,13 @@ def schedule(a: Analysis, tasks: list[Task]) -> list[Task]:
     return _ordered(a, tasks, {})
 
 
-def schedule_in_place(a: Analysis, tasks: list[Task], kept: set[Var]) -> list[Task]:
-    """The same; who reads an array that is then updated comes before, and an update for which that cannot be makes a copy."""
-    made = {v for t in tasks if t.kind != "host" for v in t.stored} - kept
+def schedule_in_place(a: Analysis, tasks: list[Task], kept: set[Var], given: Sequence[Var] = ()) -> list[Task]:
+    """The same; who reads an array that is then updated comes before, and an update for which that cannot be makes a copy.
+
+    `kept` are arrays that last to the end, `given` inputs whose memory the program may use.
+    """
+    made = {*given, *(v for t in tasks if t.kind != "host" for v in t.stored)} - kept
+    made -= {v for t in tasks if t.kind == "host" for v in reads_of(a, t.eqns) if v in given}
     readers: dict[Var, list[int]] = {}
     for n, t in enumerate(tasks):
         for v in reads_of(a, t.all_eqns):

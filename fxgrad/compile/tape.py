@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fxgrad.compile.updates import Update, is_update
+from fxgrad.compile.updates import is_update
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.tape import HEADER, Case, TapeKernel
@@ -14,25 +14,10 @@ from fxgrad.kernels.tape import HEADER, Case, TapeKernel
 if TYPE_CHECKING:
     from fxgrad.compile.fuse import Analysis, Task
 
-__all__ = ["Tape", "chains"]
+__all__ = ["Tape"]
 
 _Place = tuple[object, int]  # a variable, the scratch or the plan's constants; byte offset
 _SCRATCH, _CONSTANTS = "scratch", "constants"
-
-
-def chains(a: Analysis, numbers: list[int]) -> list[Update]:
-    """Writes of single elements, one after the other into the same array, as one update each array."""
-    first: dict[Var, Update] = {}  # by the variable that is the array now
-    for i in numbers:
-        u = a.updates[i]
-        start = first.pop(u.base, u) if isinstance(u.base, Var) else u
-        first[u.home] = start
-    out = []
-    for home, start in first.items():
-        u = Update(start.eqn, start.base, start.source, home, start.target, ())
-        u.region = None
-        out.append(u)
-    return out
 
 
 class Tape:
@@ -73,7 +58,7 @@ class Tape:
                 end = last.get(u.home, u.home)
                 if isinstance(u.base, Var):
                     last.setdefault(u.base, end)
-                out[e.outputs[0]] = (u.home.aval.dtype, end, u.place.offset)
+                out[e.outputs[0]] = (u.home.aval.dtype, end, u.parts[0][1].offset)
         return out
 
     def _place(self, x: Atom, e: Eqn, over: dict[Atom, Var], written: set[tuple[Var, int]]) -> _Place:

@@ -8,6 +8,7 @@ of the array it updates keeps the new region aside, if that is small, else it wr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
@@ -51,28 +52,22 @@ class Update:
 
     def __init__(self, eqn: Eqn, base: Atom, source: Layout, home: Var, target: Layout, shape: Ints):
         self.eqn, self.base, self.source, self.home, self.target = eqn, base, source, home, target
-        self.region: Region | None = region_of(eqn)  # None: single elements
+        self.region: Region | None = region_of(eqn)  # None: several
+        place = apply_view("reshape", _part(target, self.region), {"shape": shape})
+        assert place is not None
+        self.parts = [(eqn.inputs[1], place)]  # what is written where in the memory of `home`
         self.over = self.aside = False
-        self.shape = shape  # in which it is written
         self.whole = type(base) is Var and base.aval.dtype == home.aval.dtype and _is_all_of(source, base)
 
     @property
-    def value(self) -> Atom:
-        """What is written."""
-        return self.eqn.inputs[1]
-
-    @property
     def place(self) -> Layout:
-        """The region in the memory of `home`."""
-        assert self.region is not None
-        found = apply_view("reshape", _part(self.target, self.region), {"shape": self.shape})
-        assert found is not None
-        return found
+        """Where what the equation writes goes, in the memory of `home`."""
+        return self.parts[0][1]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the region."""
-        return math.prod(self.place.shape) * self.home.aval.dtype.itemsize
+        """Bytes that are written."""
+        return sum(math.prod(place.shape) for _, place in self.parts) * self.home.aval.dtype.itemsize
 
 
 def is_update(eqn: Eqn) -> bool:
@@ -141,6 +136,24 @@ def _as_computed(a: Analysis, value: Atom, region: Layout) -> tuple[Atom, Ints]:
     return root, () if value.aval.size == 1 else shape
 
 
+def chains(a: Analysis, numbers: Sequence[int]) -> list[Update]:
+    """Updates one after the other of the same array as one update each array."""
+    found: dict[Var, list[Update]] = {}  # by the variable that is the array now
+    for i in numbers:
+        u = a.updates[i]
+        before = found.pop(u.base, []) if isinstance(u.base, Var) and a.chained(i) is not None else []
+        before.append(u)
+        found[u.home] = before
+    return [us[0] if len(us) == 1 else _together(us) for us in found.values()]
+
+
+def _together(us: Sequence[Update]) -> Update:
+    first, last = us[0], us[-1]
+    out = Update(first.eqn, first.base, first.source, last.home, first.target, first.place.shape)
+    out.region, out.parts = None, [part for u in us for part in u.parts]
+    return out
+
+
 def outside(u: Update) -> list[tuple[Layout, Layout]]:
     """What has to be copied from the base to make an array of its own: (where it lies, where it goes)."""
     shape, region = u.target.shape, u.region
@@ -162,9 +175,9 @@ def outside(u: Update) -> list[tuple[Layout, Layout]]:
 
 def conflict(read: Layout, written: Layout, root: Var) -> bool:
     """Whether a kernel that reads a view of an array, and writes another one in the same turn, may find what it wrote before."""
-    if read.shape == written.shape and read.offset == written.offset:
-        if all(n == 1 or r == w for n, r, w in zip(read.shape, read.strides, written.strides, strict=True)):
-            return False
+    together = read.shape == written.shape and read.offset == written.offset
+    if together and all(n == 1 or r == w for n, r, w in zip(read.shape, read.strides, written.strides, strict=True)):
+        return False
     size = root.aval.dtype.itemsize
     (first, last), (low, high) = _extent(read), _extent(written)
     if last + size <= low or high + size <= first:
@@ -227,7 +240,7 @@ def reads_elsewhere(a: Analysis, task: Task, u: Update) -> bool:
             if layout not in read:
                 read.append(layout)
     assert isinstance(u.base, Var)
-    return any(conflict(_spread(layout, u.place), u.place, u.base) for layout in read)
+    return any(conflict(_spread(layout, place), place, u.base) for layout in read for _, place in u.parts)
 
 
 def _spread(layout: Layout, place: Layout) -> Layout:
@@ -238,7 +251,7 @@ def settle(a: Analysis, task: Task) -> None:
     """Keep aside what a task in place could read too late; where that is most of the array, it gets memory of its own."""
     for u in task.updates:
         if u.over and reads_elsewhere(a, task, u):
-            if 2 * u.nbytes <= u.home.aval.nbytes and len(task.updates) == 1 == len(task.stored):
+            if 2 * u.nbytes <= u.home.aval.nbytes and len(u.parts) == len(task.updates) == len(task.stored) == 1:
                 u.aside = True
             else:
                 u.over = False

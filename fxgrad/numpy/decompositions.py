@@ -194,5 +194,5 @@ def _svd_by_eigh(x: Any, compute_uv: bool) -> Any:
 
 @prepared(1)
 def svdvals(x: Any, /) -> Any:
-    """The singular values, descending, as numpy.linalg.svdvals; at repeated ones symmetric functions of them are differentiated right."""
+    """The singular values, descending, as numpy.linalg.svdvals; see `svd`."""
     return d.svdvals(matrices("svdvals", x))

@@ -25,7 +25,8 @@ def _over_rows(f: Callable[..., Any], rows: Sequence[Any], n: int) -> Any:
     try:
         return vmap(f)(*rows)
     except errors.ConcretizationError:
-        if current_trace() is not None and current_trace().values is None:
+        trace = current_trace()
+        if trace is not None and trace.values is None:
             raise
     results = [f(*[x[i] for x in rows]) for i in range(n)]
     if isinstance(results[0], tuple):

@@ -49,7 +49,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, length: int 
         size = max(least, int(values.max()) + 1 if values.size else 0)
     else:
         size = max(least, static_int(length))
-        i = ix.within(i, size=np.iinfo(_INT64).max, what="bincount of a negative number: {i}")
+        i = ix.within(i, n=np.iinfo(_INT64).max, what="bincount of a negative number: {i}")
         i = ew.minimum(i, size)  # one place more, for what is left out
     w = s.broadcast(np.int64(1), shape=i.shape, dims=()) if weights is None else as_dtype(tensor(weights), _FLOAT64)
     if w.shape != i.shape:

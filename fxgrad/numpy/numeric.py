@@ -256,7 +256,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         spacing *= len(axes)
     if len(spacing) != len(axes):
         raise TypeError("invalid number of arguments")
-    out = [_gradient_along(x, h, i, edge_order) for h, i in zip(spacing, axes, strict=True)]
+    out = [as_dtype(_gradient_along(x, h, i, edge_order), x.dtype) for h, i in zip(spacing, axes, strict=True)]
     return out[0] if len(out) == 1 else tuple(out)
 
 
@@ -271,7 +271,8 @@ def _gradient_along(x: Any, h: Any, axis: int, edge_order: int) -> Any:
         raise ValueError("distances must be either scalars or 1d")
     part = lambda start, stop: r.cut(x, axis, start, stop)  # noqa: E731
     if np.ndim(h) == 0:
-        inner = ew.divide(ew.subtract(part(2, n), part(0, max(n - 2, 0))), ew.multiply(2.0, h))
+        twice = 2.0 * h if isinstance(h, (int, float)) else ew.multiply(2.0, h)  # Python numbers stay weak
+        inner = ew.divide(ew.subtract(part(2, n), part(0, max(n - 2, 0))), twice)
         d = None
     else:
         if h.shape[0] != n:
@@ -307,7 +308,9 @@ def _edge(part: Any, d: Any, h: Any, axis: int, n: int, order: int, end: bool) -
         return ew.divide(ew.subtract(b, a), step)
     values = [part(n - 3, n - 2), part(n - 2, n - 1), part(n - 1, n)] if end else [part(0, 1), part(1, 2), part(2, 3)]
     if d is None:
-        weights = [ew.divide(w, h) for w in ((0.5, -2.0, 1.5) if end else (-1.5, 2.0, -0.5))]
+        weights = [
+            w / h if isinstance(h, (int, float)) else ew.divide(w, h) for w in ((0.5, -2.0, 1.5) if end else (-1.5, 2.0, -0.5))
+        ]
         return _weighted(weights, values)
     k = n - 3 if end else 0
     near, far = r.cut(d, axis, k, k + 1), r.cut(d, axis, k + 1, k + 2)

@@ -95,12 +95,12 @@ def _plain(x: Any) -> bool:
     return type(x) is not Tracer
 
 
-def may_share_memory(a: Any, b: Any, max_work: int | None = None) -> bool:
+def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Whether two arrays might share memory, as numpy.may_share_memory; of traced values, whether they are the same one."""
     return np.may_share_memory(a, b, max_work) if _plain(a) and _plain(b) else a is b
 
 
-def shares_memory(a: Any, b: Any, max_work: int | None = None) -> bool:
+def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Whether two arrays share memory, as numpy.shares_memory; of traced values, whether they are the same one."""
     return np.shares_memory(a, b, max_work) if _plain(a) and _plain(b) else a is b
 
@@ -146,6 +146,9 @@ def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = Fa
         )
     is_text = isinstance(operands[0], str)
     n = len(operands)
+    for x in operands[1::2] if not is_text else ():
+        if not isinstance(x, (list, tuple)) and x is not operands[-1]:
+            raise TypeError("subscripts in the form einsum_path(x, [0, 1], y, [1, 2]) are lists of integers")
     named = lambda k: k == 0 if is_text else k % 2 == 1 or (k == n - 1 and n % 2 == 1)  # noqa: E731
     dummies = [x if named(k) else _like(x) for k, x in enumerate(operands)]
     plain: Any = np.einsum_path

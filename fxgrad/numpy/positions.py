@@ -124,7 +124,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple:
     shape = static_shape(shape)
     _order(order)
     size = int(np.prod(shape, dtype=object))
-    i = ix.within(_integers("unravel_index", indices), size=size, what="index {i} is out of bounds for array with size {n}")
+    i = ix.within(_integers("unravel_index", indices), n=size, what="index {i} is out of bounds for array with size {n}")
     out: list[Any] = []
     for n in shape[::-1] if order == "C" else shape:
         length = np.int64(max(n, 1))  # nothing is left to divide where an axis is empty
@@ -156,7 +156,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
         elif how == "clip":
             i = ew.clip(i, 0, n - 1)
         elif how == "raise":
-            i = ix.within(i, size=n, what="invalid entry in coordinates array: {i} on an axis of length {n}")
+            i = ix.within(i, n=n, what="invalid entry in coordinates array: {i} on an axis of length {n}")
         else:
             raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{how}')")
         part = e.mul(i, np.int64(step))

@@ -41,47 +41,55 @@ def _any_nan(x: Any) -> Any:
 
 
 # ---- where a quantile lies: positions in n sorted elements, counted from 0, as Hyndman and Fan (1996) number the methods -----
+# `m` is numpy where all is known, so that positions are constants of the program, and fxgrad's functions where it is not.
 
 
-def _continuous(alpha: float, beta: float) -> Callable[[Any, Any], Any]:
-    return lambda n, q: ew.subtract(ew.add(ew.multiply(n, q), ew.add(alpha, ew.multiply(q, 1 - alpha - beta))), 1)
-
-
-def _last_times(n: Any, q: Any) -> Any:
-    return ew.multiply(ew.subtract(n, 1), q)
-
-
-def _step(shift: float, back: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The next position after n*q - 1 - shift, or that itself where `back` says so."""
-
-    def place(n: Any, q: Any) -> Any:
-        at = ew.subtract(ew.subtract(ew.multiply(n, q), 1), shift)
-        low = ew.floor(at)
-        return ew.maximum(ew.where(back(ew.subtract(at, low), low), low, ew.add(low, 1)), 0)
+def _continuous(alpha: float, beta: float) -> Callable[[Any, Any, Any], Any]:
+    def place(m: Any, n: Any, q: Any) -> Any:
+        return m.subtract(m.add(m.multiply(n, q), m.add(alpha, m.multiply(q, 1 - alpha - beta))), 1)
 
     return place
 
 
-_DISCRETE: dict[str, Callable[[Any, Any], Any]] = {
-    "inverted_cdf": _step(0.0, lambda rest, low: ew.equal(rest, 0)),
-    "closest_observation": _step(0.5, lambda rest, low: ew.logical_and(ew.equal(rest, 0), ew.equal(ew.remainder(low, 2), 1))),
-    "lower": lambda n, q: ew.floor(_last_times(n, q)),
-    "higher": lambda n, q: ew.ceil(_last_times(n, q)),
-    "nearest": lambda n, q: ew.rint(_last_times(n, q)),
+def _last_times(m: Any, n: Any, q: Any) -> Any:
+    return m.multiply(m.subtract(n, 1), q)
+
+
+def _step(shift: float, back: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """The next position after n*q - 1 - shift, or that itself where `back` says so."""
+
+    def place(m: Any, n: Any, q: Any) -> Any:
+        at = m.subtract(m.subtract(m.multiply(n, q), 1), shift)
+        low = m.floor(at)
+        return m.maximum(m.where(back(m, m.subtract(at, low), low), low, m.add(low, 1)), 0)
+
+    return place
+
+
+def _even(m: Any, rest: Any, low: Any) -> Any:
+    return m.logical_and(m.equal(rest, 0), m.equal(m.remainder(low, 2), 1))
+
+
+_DISCRETE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "inverted_cdf": _step(0.0, lambda m, rest, low: m.equal(rest, 0)),
+    "closest_observation": _step(0.5, _even),
+    "lower": lambda m, n, q: m.floor(_last_times(m, n, q)),
+    "higher": lambda m, n, q: m.ceil(_last_times(m, n, q)),
+    "nearest": lambda m, n, q: m.rint(_last_times(m, n, q)),
 }
-_BETWEEN: dict[str, Callable[[Any, Any], Any]] = {
+_BETWEEN: dict[str, Callable[[Any, Any, Any], Any]] = {
     "linear": _last_times,
-    "averaged_inverted_cdf": lambda n, q: ew.subtract(ew.multiply(n, q), 1),
+    "averaged_inverted_cdf": lambda m, n, q: m.subtract(m.multiply(n, q), 1),
     "interpolated_inverted_cdf": _continuous(0, 1),
     "hazen": _continuous(0.5, 0.5),
     "weibull": _continuous(0, 0),
     "median_unbiased": _continuous(1 / 3, 1 / 3),
     "normal_unbiased": _continuous(3 / 8, 3 / 8),
-    "midpoint": lambda n, q: ew.multiply(0.5, ew.add(ew.floor(_last_times(n, q)), ew.ceil(_last_times(n, q)))),
+    "midpoint": lambda m, n, q: m.multiply(0.5, m.add(m.floor(_last_times(m, n, q)), m.ceil(_last_times(m, n, q)))),
 }
-_FRACTION: dict[str, Callable[[Any], Any]] = {
-    "averaged_inverted_cdf": lambda t: ew.where(ew.equal(t, 0), 0.5, 1.0),
-    "midpoint": lambda t: ew.where(ew.equal(t, 0.5), 0.5, 0.0),
+_FRACTION: dict[str, Callable[[Any, Any], Any]] = {
+    "averaged_inverted_cdf": lambda m, t: m.where(m.equal(t, 0), 0.5, 1.0),
+    "midpoint": lambda m, t: m.where(m.equal(t, 0.5), 0.5, 0.0),
 }
 
 
@@ -93,17 +101,19 @@ def _pick(ordered: Any, i: Any) -> Any:
 
 def _read(ordered: Any, n: Any, q: Any, method: str, weak: bool) -> Any:
     """Quantiles (a vector q) of sorted rows that hold n numbers each, NaN behind them, as a new last axis."""
-    last = ew.maximum(ew.subtract(n, 1), 0)
+    m: Any = np if isinstance(n, int) and type(q) is not Tracer else ew
+    last = m.maximum(m.subtract(n, 1), 0)
     if method in _DISCRETE:
-        return _pick(ordered, ew.clip(_DISCRETE[method](n, q), 0, last))
-    at = _BETWEEN[method](n, q)
-    low = ew.floor(at)
-    inside = ew.logical_and(ew.less(at, last), ew.greater_equal(at, 0))
-    edge = ew.where(ew.less(at, 0), 0, last)
-    below = _pick(ordered, ew.where(inside, low, edge))
-    above = _pick(ordered, ew.where(inside, ew.add(low, 1), edge))
-    fraction = _FRACTION.get(method, lambda t: t)(ew.subtract(at, low))
-    return _between(below, above, as_dtype(tensor(fraction), ordered.dtype) if weak else fraction)
+        return _pick(ordered, m.clip(_DISCRETE[method](m, n, q), 0, last))
+    at = _BETWEEN[method](m, n, q)
+    low = m.floor(at)
+    inside = m.logical_and(m.less(at, last), m.greater_equal(at, 0))
+    edge = m.where(m.less(at, 0), 0, last)
+    below = _pick(ordered, m.where(inside, low, edge))
+    above = _pick(ordered, m.where(inside, m.add(low, 1), edge))
+    fraction = m.subtract(at, low)
+    fraction = _FRACTION[method](m, fraction) if method in _FRACTION else fraction
+    return _between(below, above, as_dtype(fraction, ordered.dtype) if weak else fraction)
 
 
 def _between(below: Any, above: Any, t: Any) -> Any:
@@ -115,8 +125,11 @@ def _between(below: Any, above: Any, t: Any) -> Any:
 
 def _points(q: Any) -> Any:
     """q as float64 of any rank, traced or not; its values are checked where they are known."""
-    points = as_dtype(tensor(q), _FLOAT)
-    if type(points) is not Tracer and points.size and not (np.min(points) >= 0 and np.max(points) <= 1):
+    points = as_dtype(operand(q), _FLOAT)
+    if type(points) is Tracer:
+        return ew.where(ew.logical_and(ew.greater_equal(points, 0), ew.less_equal(points, 1)), points, math.nan)
+    points = np.asarray(points)
+    if points.size and not (points.min() >= 0 and points.max() <= 1):
         raise ValueError("Quantiles must be in the range [0, 1]")
     return points
 
@@ -137,7 +150,7 @@ def _quantiles(name: str, a: Any, q: Any, weak: bool, axis: Any, method: str, ke
     if tensor(a).dtype.kind == "b" and method not in _DISCRETE:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported, so booleans have no quantiles")
     points = _points(q)
-    flat = s.reshape(points, shape=(points.size,))
+    flat = points.reshape(-1)
     if weights is not None:
         if method != "inverted_cdf":
             raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
@@ -209,7 +222,7 @@ def quantile(
 ) -> Any:
     """Quantiles over axes, as numpy.quantile, by any of NumPy's methods, with weights for "inverted_cdf"; NaN if there is one.
 
-    The derivative goes to the elements between which the quantile lies; q may be traced too.
+    The derivative goes to the elements between which the quantile lies. q may be traced too: NaN outside [0, 1], then.
     """
     refuse_out("quantile", out)
     return _quantiles("quantile", a, operand(q), type(q) in (int, float), axis, method, keepdims, weights, False)

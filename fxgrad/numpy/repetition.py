@@ -323,19 +323,23 @@ def _pad_ramp(x: Any, axis: int, pair: tuple[int, int], ends: tuple[Any, Any]) -
 
 def _pad_statistic(x: Any, axis: int, pair: tuple[int, int], lengths: tuple[Any, Any], mode: str) -> Any:
     """Borders of one value for each vector: a statistic of its first or last elements."""
-    import fxgrad.numpy as fnp
+    from fxgrad.numpy import elementwise, quantiles, reductions
     from fxgrad.numpy.creation import astype
 
     n = x.shape[axis]
-    function = {"maximum": fnp.max, "minimum": fnp.min, "mean": fnp.mean, "median": fnp.median}[mode]
+    functions: dict[str, Any] = {
+        "maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean, "median": quantiles.median
+    }  # fmt: skip
     parts = [x]
     for count, length, front in ((pair[0], lengths[0], True), (pair[1], lengths[1], False)):
         m = n if length is None else min(static_int(length), n)
-        if m < 1:
-            raise ValueError("stat_length of 0 yields no value for padding" if m == 0 else "index can't contain negative values")
-        value = function(cut_along(x, axis, 0, m) if front else cut_along(x, axis, n - m, n), axis=axis, keepdims=True)
+        if m < 0:
+            raise ValueError("index can't contain negative values")
+        if m == 0 and mode in ("maximum", "minimum"):
+            raise ValueError("stat_length of 0 yields no value for padding")
+        value = functions[mode](cut_along(x, axis, 0, m) if front else cut_along(x, axis, n - m, n), axis=axis, keepdims=True)
         if x.dtype.kind in "iu" and mode in ("mean", "median"):
-            value = fnp.rint(value)
+            value = elementwise.rint(value)
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         border = broadcast_to(astype(tensor(value), x.dtype), shape)
         parts = [border, *parts] if front else [*parts, border]

@@ -244,7 +244,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     elif mode == "clip":
         i = ew.clip(i, 0, n - 1)
     elif mode == "raise":
-        i = ix.within(i, size=n, what="invalid entry in choice array: {i}, of {n} choices")
+        i = ix.within(i, n=n, what="invalid entry in choice array: {i}, of {n} choices")
     else:
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
     return take_along_axis(stack(options), i[None], axis=0)[0]

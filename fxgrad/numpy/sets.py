@@ -12,12 +12,12 @@ import numpy as np
 
 from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import as_dtype, canonical_axis, iota, operand, tensor
-from fxgrad.numpy.indexing import known_values
+from fxgrad.numpy.indexing import known_mask, known_values
 from fxgrad.numpy.manipulation import concatenate, moveaxis, ravel, reshape
 from fxgrad.numpy.reductions import any as any_
 from fxgrad.numpy.reductions import cumsum
 from fxgrad.numpy.selection import first_places, take
-from fxgrad.numpy.sorting import argsort, lexsort
+from fxgrad.numpy.sorting import argsort, lexsort, searchsorted, sort
 from fxgrad.primitives import index as ix
 from fxgrad.primitives import reduce as r
 from fxgrad.primitives import shape as s
@@ -176,8 +176,6 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
 
     `assume_unique` and `kind` change nothing: the test elements are sorted and searched.
     """
-    from fxgrad.numpy.sorting import searchsorted, sort
-
     if kind not in (None, "sort", "table"):
         raise ValueError(f"Invalid kind: '{kind}'. Please use None, 'sort' or 'table'.")
     x, test = tensor(element), ravel(test_elements)
@@ -225,8 +223,8 @@ def intersect1d(
         _, i, j = plain(_known(x, "intersect1d"), _known(y, "intersect1d"), assume_unique, True)
         values = take(x, i)
         return (values, i, j) if return_indices else values
-    values, (i, j) = _sized_where(x, lambda v: isin(v, y), size, fill_value, (x, y))
-    return (values, i, j) if return_indices else values
+    values, where = _sized_where(x, lambda v: isin(v, y), size, fill_value, (x, y) if return_indices else ())
+    return (values, *where) if return_indices else values
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -268,8 +266,12 @@ def _sized_where(x: Any, test: Any, size: int, fill_value: Any, sources: tuple) 
     values = take(distinct, ew.where(there, places, 0))
     where = []
     for source in sources:
-        equal = ew.equal(reshape(values, (size, 1)), reshape(source, (1, source.size)))
-        first = r.argmax(equal, axis=1) if source.size else np.zeros(size, _INT64)
+        if source.size:
+            order = argsort(source)
+            at = searchsorted(take(source, order), values)
+            first = take(order, ew.minimum(at, source.size - 1))
+        else:
+            first = np.zeros(size, _INT64)
         where.append(ew.where(there, first, source.size))
     if fill_value is None and size:
         fill = values[0]
@@ -285,7 +287,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     trim = trim.lower()
     if trim not in ("fb", "bf", "f", "b"):
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
-    mask = _known(x, "trim_zeros") != 0
+    mask = known_mask(ew.not_equal(x, 0))
     chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     axes = {canonical_axis(i, x.ndim) for i in chosen}
     places = np.argwhere(mask)

@@ -15,6 +15,7 @@ from fxgrad.numpy.operands import inexact, linalg_error, matrices, square, toget
 from fxgrad.numpy.prepared import prepared
 from fxgrad.numpy.reductions import sum as _sum
 from fxgrad.primitives import linalg as p
+from fxgrad.primitives.matrices import mm
 
 __all__ = [
     "SlogdetResult",
@@ -172,7 +173,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     z, rank, s = p.lstsq(x, y, rcond=_cutoff("lstsq", rcond))
     m, n = x.shape
     if m > n:
-        residuals = _sum(ew.square(ew.absolute(ew.subtract(y, x @ z))), 0)
+        residuals = _sum(ew.square(ew.absolute(ew.subtract(y, mm(x, z)))), 0)
     else:
         residuals = tensor(np.zeros(0, s.dtype))
     return LstsqResult(z[:, 0] if vector else z, residuals, rank, s)

@@ -277,8 +277,10 @@ def _ordered(prim: Primitive, strict: Primitive) -> None:
         return e.or_(e.and_(strict(a, c), fine), e.and_(e.eq(a, c), prim(b, d)))
 
 
-for _prim, _strict in ((e.lt, e.lt), (e.le, e.lt), (e.gt, e.gt), (e.ge, e.gt)):
-    _ordered(_prim, _strict)
+_ordered(e.lt, e.lt)
+_ordered(e.le, e.lt)
+_ordered(e.gt, e.gt)
+_ordered(e.ge, e.gt)
 
 
 copysign = elementwise(
@@ -458,11 +460,6 @@ def _expm1(z: Any) -> Any:
     return complex_(e.select(e.and_(plain, _finite(x)), u, e.sub(real(w), one)), imag(w))
 
 
-@by_parts(tr.sinh)
-def _sinh(z: Any) -> Any:
-    return complex_(*_sinh_parts(*_parts(z)))
-
-
 def _sinh_parts(x: Any, y: Any) -> tuple[Any, Any]:
     """sinh(x) cos(y), cosh(x) sin(y)."""
     near, factor = _in_range(x)
@@ -471,11 +468,6 @@ def _sinh_parts(x: Any, y: Any) -> tuple[Any, Any]:
     u = e.mul(e.mul(tr.sinh(near), tr.cos(y)), factor)
     v = e.mul(e.mul(tr.cosh(near), tr.sin(y)), factor)
     return e.select(kept, x, e.select(e.eq(y, zero), e.mul(tr.sinh(near), factor), u)), e.select(e.eq(y, zero), y, v)
-
-
-@by_parts(tr.cosh)
-def _cosh(z: Any) -> Any:
-    return complex_(*_cosh_parts(*_parts(z)))
 
 
 def _cosh_parts(x: Any, y: Any) -> tuple[Any, Any]:
@@ -487,11 +479,6 @@ def _cosh_parts(x: Any, y: Any) -> tuple[Any, Any]:
     v = e.mul(e.mul(tr.sinh(near), tr.sin(y)), factor)
     on_axis = e.mul(copysign(_is(x, 1), x), y)
     return u, e.select(e.eq(y, zero), on_axis, e.select(e.and_(odd, e.eq(x, zero)), zero, v))
-
-
-@by_parts(tr.tanh)
-def _tanh(z: Any) -> Any:
-    return complex_(*_tanh_parts(*_parts(z)))
 
 
 def _tanh_parts(x: Any, y: Any) -> tuple[Any, Any]:
@@ -511,6 +498,15 @@ def _tanh_parts(x: Any, y: Any) -> tuple[Any, Any]:
     u = e.select(e.and_(far, e.or_(infinite, e.not_(odd))), copysign(one, x), e.select(e.eq(x, zero), x, u))
     u = e.select(e.and_(far, e.and_(odd, e.not_(infinite))), _is(x, math.nan), u)
     return u, e.select(far, small, e.select(e.eq(y, zero), y, v))
+
+
+def _of_parts(parts: Callable[[Any, Any], tuple[Any, Any]]) -> Callable[[Any], Any]:
+    return lambda z: complex_(*parts(*_parts(z)))
+
+
+by_parts(tr.sinh)(_of_parts(_sinh_parts))
+by_parts(tr.cosh)(_of_parts(_cosh_parts))
+by_parts(tr.tanh)(_of_parts(_tanh_parts))
 
 
 def _swapped(parts: Callable[[Any, Any], tuple[Any, Any]]) -> Callable[[Any], Any]:
@@ -561,9 +557,7 @@ def _sqrt_parts(x: Any, y: Any) -> tuple[Any, Any]:
     return e.select(far, inf, u), copysign(e.select(far, inf, v), y)
 
 
-@by_parts(e.sqrt)
-def _sqrt(z: Any) -> Any:
-    return complex_(*_sqrt_parts(*_parts(z)))
+by_parts(e.sqrt)(_of_parts(_sqrt_parts))
 
 
 @by_parts(tr.pow)
@@ -697,8 +691,12 @@ atanh = _inverse(
     lambda w, z: e.reciprocal(e.mul(e.sub(e.ones_like(z), z), e.add(e.ones_like(z), z))),
     "g/((1-z)(1+z))",
 )
-for _prim, _function in ((asinh, _asinh_parts), (acosh, _acosh_parts), (atanh, _atanh_parts), (tr.acos, _acos_parts)):
-    by_parts(_prim)(lambda z, f=_function: complex_(*f(*_parts(z))))
+
+
+by_parts(asinh)(_of_parts(_asinh_parts))
+by_parts(acosh)(_of_parts(_acosh_parts))
+by_parts(atanh)(_of_parts(_atanh_parts))
+by_parts(tr.acos)(_of_parts(_acos_parts))
 by_parts(tr.asin)(_swapped(_asinh_parts))
 by_parts(tr.atan)(_swapped(_atanh_parts))
 

@@ -244,14 +244,7 @@ def _lstsq_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, rcond: float 
 
 
 def _lstsq_numpy(a: Any, b: Any, *, rcond: float | None) -> list:
-    lead, (m, n) = a.shape[:-2], a.shape[-2:]
-    pairs = zip(a.reshape(-1, m, n) if a.size else [a] * 0, b.reshape(-1, *b.shape[-2:]), strict=False)
-    if lead and 0 in (m, n, *lead):
-        k = min(m, n)
-        return [np.zeros((*lead, n, b.shape[-1]), a.dtype), np.zeros(lead, _INT), np.zeros((*lead, k), real_dtype(a.dtype))]
-    solved = [library(np.linalg.lstsq, *pair, rcond) for pair in (pairs if lead else [(a, b)])]
-    x, rank, s = (np.stack([np.asarray(r[i]) for r in solved]) for i in (0, 2, 3))
-    return [x.reshape(*lead, *x.shape[1:]), rank.astype(_INT).reshape(lead), s.reshape(*lead, *s.shape[1:])]
+    return list(library(dense.lstsq, a, b, rcond))
 
 
 lstsq = register(

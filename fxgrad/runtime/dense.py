@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad import errors
 
-__all__ = ["expm", "inverse_or_nan", "lu", "minors", "permutation", "solve_triangular", "transposed"]
+__all__ = ["expm", "inverse_or_nan", "lstsq", "lu", "minors", "permutation", "solve_triangular", "transposed"]
 
 BLOCK = 64  # rows of a triangle that LAPACK solves at once; what is left of them is a matrix product
 PANEL = 32  # columns of an LU factorisation between products
@@ -79,6 +79,23 @@ def _substituted(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return x
 
 
+# ---- least squares ---------------------------------------------------------------------------------------------------
+
+
+def lstsq(a: np.ndarray, b: np.ndarray, rcond: float | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The least-squares solution of smallest norm, the rank, the singular values.
+
+    By the SVD, which numpy.linalg computes of a stack at once; its lstsq takes one matrix.
+    """
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    cutoff = np.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond
+    kept = s > s.dtype.type(cutoff) * s[..., :1]
+    c = np.matmul(np.ascontiguousarray(transposed(u).conj()), np.ascontiguousarray(b))
+    c = np.where(kept[..., None], c / np.where(kept, s, 1)[..., None], 0).astype(a.dtype)
+    x = np.matmul(np.ascontiguousarray(transposed(vh).conj()), c)
+    return x, np.asarray(kept.sum(-1)), s
+
+
 # ---- LU ------------------------------------------------------------------------------------------------------------------
 
 
@@ -111,7 +128,9 @@ def _eliminate(work: np.ndarray, perm: np.ndarray, pivots: np.ndarray, every: np
     """One column: the largest element becomes the pivot, and the rest of the panel is freed of it."""
     if work.shape[0] == 0:
         return
-    p = j + np.argmax(np.abs(work[:, j:, j]), axis=1)
+    column = work[:, j:, j]
+    size = np.abs(column) if column.dtype.kind == "f" else np.abs(column.real) + np.abs(column.imag)  # as LAPACK has it
+    p = j + np.argmax(size, axis=1)
     pivots[:, j] = p
     for rows in (work, perm):
         mine = rows[every, j].copy()
@@ -167,7 +186,7 @@ def minors(a: np.ndarray, *directions: np.ndarray) -> np.ndarray:
     tame = norms[0] * norms[1] < TAME
     for chosen, formula in ((tame, _by_inverse), (~tame, _by_singular_values)):
         if chosen.any():
-            out[chosen] = formula(*[x[chosen] for x in (flat if formula is _by_singular_values else [flat[0], *flat[1:]])])
+            out[chosen] = formula(*[x[chosen] for x in flat])
     return out.reshape(shape)
 
 
@@ -211,7 +230,7 @@ def _by_singular_values(a: np.ndarray, *directions: np.ndarray) -> np.ndarray:
     elif len(turned) == 1:
         middle = _second_minors(_products_without(s, 2), turned[0], eye)
     else:
-        middle = _third_minors(_products_without(s, 3), *turned, eye)
+        middle = _third_minors(_products_without(s, 3), turned[0], turned[1], eye)
     return sign * np.matmul(np.matmul(v, middle.astype(a.dtype)), uh)
 
 

@@ -24,8 +24,8 @@ from fxgrad.primitives import linalg as p
 from fxgrad.primitives import matrices as m
 
 __all__ = [
-    "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "lu", "lu_factor", "lu_solve", "norm", "pinv",
-    "solve", "solve_triangular", "svd", "svdvals",
+    "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "lu", "lu_factor", "lu_solve", "norm",
+    "pinv", "solve", "solve_triangular", "svd", "svdvals",
 ]  # fmt: skip
 
 _OPS = {0: "n", 1: "t", 2: "c", "N": "n", "T": "t", "C": "c"}
@@ -62,7 +62,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     if p_indices and not permute_l:
         return argsort(perm, -1).astype(np.int32), low, upper
     full = ew.where(place, x.dtype.type(1), x.dtype.type(0))
-    return (full @ low, upper) if permute_l else (full, low, upper)
+    return (m.mm(full, low), upper) if permute_l else (full, low, upper)
 
 
 def _eye(shape: tuple[int, ...]) -> Any:
@@ -82,7 +82,10 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
 
 
 def lu_solve(lu_and_piv: tuple, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
-    """The solution of a system from the factors of `lu_factor`, as scipy.linalg.lu_solve; trans=1 for the transposed matrix, 2 for the adjoint."""
+    """The solution of a system from the factors of `lu_factor`, as scipy.linalg.lu_solve.
+
+    trans=1 solves with the transposed matrix, 2 with the adjoint.
+    """
     packed, pivots = lu_and_piv
     op = _op(trans)
     x, y = together("lu_solve", packed, b)

@@ -79,10 +79,10 @@ def _ufunc_function(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _unsupported(spelling: str, name: str, available: Any) -> errors.UnsupportedError:
-    from fxgrad.numpy.missing import hint
+    from fxgrad.numpy.missing import hint, reason
 
     return errors.UnsupportedError(
-        f"{spelling}.{name} is not supported for traced values", why="fxgrad has no rule for it (yet).", fix=hint(name, available)
+        f"{spelling}.{name} is not supported for traced values", why=reason(name)[0], fix=hint(name, available)
     )
 
 
