@@ -31,7 +31,7 @@ __all__ = ["numerics_page", "ops_page"]
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
 ORDER = (  # others follow
-    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "complex", "linalg", "decompositions",
+    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "complex", "fft", "linalg", "decompositions",
     "call", "control",
 )  # fmt: skip
 KINDS = {
