@@ -84,9 +84,11 @@ from numpy import (  # noqa: F401
     ushort,
 )
 
+from fxgrad.numpy import aliasing as _aliasing
 from fxgrad.numpy import elementwise as _elementwise
 from fxgrad.numpy import fft as fft
 from fxgrad.numpy import linalg as linalg
+from fxgrad.numpy.array_api import __array_namespace_info__, from_dlpack  # noqa: F401
 from fxgrad.numpy.bits import *  # noqa: F403
 from fxgrad.numpy.contraction import *  # noqa: F403
 from fxgrad.numpy.core import result_type, tensor  # noqa: F401
@@ -95,6 +97,7 @@ from fxgrad.numpy.elementwise import around, clip, divmod, nan_to_num, round, wh
 from fxgrad.numpy.functional import *  # noqa: F403
 from fxgrad.numpy.histograms import *  # noqa: F403
 from fxgrad.numpy.indexing import getitem  # noqa: F401
+from fxgrad.numpy.inplace import *  # noqa: F403
 from fxgrad.numpy.linalg import cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat  # noqa: F401
 from fxgrad.numpy.manipulation import *  # noqa: F403
 from fxgrad.numpy.numeric import *  # noqa: F403
@@ -143,11 +146,14 @@ def isrealobj(x: Any) -> Any:
     return not iscomplexobj(x)
 
 
+_aliasing.with_numpy_memory(globals())
 _internal = ("Any", "annotations", "getitem", "tensor")
 __all__ = [
     _name
     for _name, _value in globals().items()
-    if not _name.startswith("_") and _name not in _internal and (not isinstance(_value, _ModuleType) or _name in ("linalg", "fft"))
+    if not _name.startswith("_")
+    and _name not in _internal
+    and (not isinstance(_value, _ModuleType) or _name in ("linalg", "fft"))
 ]
 
 

@@ -21,7 +21,9 @@ _REFERENCE = "the matrix of the transform is symmetric"
 def _check(name: str, x: Aval, axis: int, kinds: str) -> None:
     fine = x.dtype.kind == "c" if kinds == "c" else x.dtype in (np.float32, np.float64)
     if not fine or not 0 <= axis < x.ndim or x.shape[axis] < 1:
-        raise type_error(name, (x,), f"It takes {'complex' if kinds == 'c' else 'real'} numbers and an axis {axis} of some length.")
+        raise type_error(
+            name, (x,), f"It takes {'complex' if kinds == 'c' else 'real'} numbers and an axis {axis} of some length."
+        )
 
 
 def _fft_typ(x: Aval, *, axis: int, inverse: bool) -> list[Aval]:
