@@ -48,11 +48,11 @@ FAMILIES = {
 }
 # Parameters with which a type rule is asked whether it takes a dtype.
 PROBE: dict[str, Any] = {
-    "axes": (0,), "axis": 0, "reverse": False, "right": False, "shape": (3,), "dims": (0,), "perm": (0,), "n": 2,
+    "axes": (0,), "axis": 0, "reverse": False, "right": False, "shape": (3,), "dims": (0,), "perm": (0,), "n": 5,
     "start": (0,), "stop": (3,), "step": (1,), "low": (0,), "high": (0,), "interior": (0,), "sizes": (2,), "mode": "add",
     "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
     "hermitian": False, "rows": 3, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
-    "size": 3, "what": "take",
+    "size": 3, "what": "take", "inverse": False,
 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def _dtypes(prim: Primitive) -> str:
     operands, _ = _signature(prim)
     if prim.kind in ("call", "control") or prim.name == "custom_vjp_linear":
         return "its program's"
-    if not operands or prim.kind == "view":
+    if not operands or (prim.kind == "view" and prim.name not in ("real", "imag")):
         return "all"
     taken = {short_name(d) for d in DTYPES if _takes(prim, d)}
     if taken == set(SHORT_NAMES.values()):

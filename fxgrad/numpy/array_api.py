@@ -22,7 +22,7 @@ def require_cpu(device: Any) -> None:
         )
 
 
-class __array_namespace_info__:  # noqa: N801  (the standard's name)
+class __array_namespace_info__:
     """What the namespace can do, as the array API standard 2024.12 has it (section Inspection).
 
     Example:

@@ -91,7 +91,7 @@ def _axes(x: Any, s: Sequence[int] | None, axes: Sequence[int] | None) -> tuple[
     """Axes and lengths of a transform over several; None or -1: as long as the axis is."""
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
-    s = [None] * len(axes) if s is None else s
+    s = [-1] * len(axes) if s is None else s
     if len(s) != len(axes):
         raise errors.FxValueError(
             "Shape and axes have different lengths.",
