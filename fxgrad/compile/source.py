@@ -42,7 +42,7 @@ class Source:
         self.arguments = [f"a{i}" for i in range(len(self.inputs))]
         self.host_values = {v: f"v{i}" for i, v in enumerate(v for s in steps if s.kind == "host" for v in s.writes)}
         self.native = {i: r for i, r in enumerate(results) if r.kind == "native"}
-        self.checked: list[Step] = []  # steps that can stop a run
+        self.checked: list[tuple[Eqn, Sequence[int]]] = []  # what can stop a run: equations, the axes of their indices
         self.status = -1  # where in the work space a run finds the words that tell why
         if any(_can_fail(s) for s in steps):
             self.status = memory.arena
@@ -132,9 +132,9 @@ class Source:
             resume(run, status, arrays)
         except KernelStatus as problem:
             number, k = divmod(problem.status - 1, CODES)
-            step = self.checked[number]
+            eqn, axes = self.checked[number]
             index = int(arrays[-1][self.status + 8 : self.status + 16].view(np.int64)[0])
-            raise _beyond(step, step.checked[k], index) from None
+            raise _beyond(eqn, axes[k], index) from None
 
     def last_uses(self) -> list[list[Var]]:
         """For every step the library calls' results that nobody needs after it."""
@@ -364,10 +364,8 @@ def _can_fail(step: Step) -> bool:
     return any(getattr(kernel, "checks", False) for kernel in step.all_kernels)
 
 
-def _beyond(step: Step, axis: int, index: int) -> errors.FxError:
+def _beyond(eqn: Eqn, axis: int, index: int) -> errors.FxError:
     """What is wrong with an index along this axis."""
-    eqn = step.eqn
-    assert eqn is not None
     shape = eqn.inputs[0].aval.shape
     problem = beyond(index, shape[axis], axis, shape)
     return problem if eqn.source is None else problem.at(eqn.source)
