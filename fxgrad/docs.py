@@ -119,6 +119,8 @@ def _dtypes(prim: Primitive) -> str:
     operands, _ = _signature(prim)
     if prim.kind in ("call", "control") or prim.name == "custom_vjp_linear":
         return "its program's"
+    if prim.name.startswith("tape_") or prim.name == "no_tape":
+        return "tape"
     if not operands or prim.kind == "view":
         return "all"
     taken = {short_name(d) for d in DTYPES if _takes(prim, d)}

@@ -36,6 +36,7 @@ from fxgrad.primitives.bodies import (
 )
 from fxgrad.primitives.elementwise import clip, convert, eq
 from fxgrad.primitives.reduce import any_
+from fxgrad.primitives.tape import no_tape
 from fxgrad.trace.tracing import bind, build, inline
 from fxgrad.transforms.jvp import jvp
 from fxgrad.transforms.linearize import Split, split
@@ -189,21 +190,23 @@ def _batch_each(size: int, index: Any, operands: Sequence[Any], marks: Flags, br
         index = convert(index, dtype=np.dtype(np.int32))
     zero, last = (index.dtype.type(i) for i in (0, n - 1))
     index = clip(index, zero, last)
+    kept = [o.aval.dtype != TAPE for o in branches[0].outputs]
+    wanted = _union([kept, *[vmap(p, marks, size)[1] for p in branches]])
     outs: list[Any] = []
     for k, p in enumerate(branches):
         taken = eq(index, index.dtype.type(k))
-        wide = batched_as(p, marks, size, [True] * len(p.outputs))
+        wide = batched_as(p, marks, size, wanted)
         found = _guarded(wide, taken, operands, marks) if any(map(may_raise, p.eqns)) else inline(wide, operands)
         outs = (
             found if not outs else [_taken(taken, new, old, p, i) for i, (new, old) in enumerate(zip(found, outs, strict=True))]
         )
-    return outs, [True] * len(outs)
+    return outs, wanted
 
 
 def _taken(lanes: Any, new: Any, old: Any, branch: Program, i: int) -> Any:
     if new.dtype != TAPE:
         return select_lanes(lanes, new, old)
-    absent = {e.outputs[0] for e in branch.eqns if e.prim.name == "no_tape"}
+    absent = {e.outputs[0] for e in branch.eqns if e.prim is no_tape}
     return old if branch.outputs[i] in absent else new  # a tape comes from one branch only, see _residual_keys
 
 

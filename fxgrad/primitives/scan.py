@@ -16,13 +16,14 @@ import numpy as np
 
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import TAPE, Atom, Aval, Var, aval_of
-from fxgrad.primitives.base import Doc, Linear, Primitive, instantiate, register, type_error, zeros
+from fxgrad.primitives.base import Doc, Linear, Primitive, add_tangents, instantiate, register, type_error, zeros
 from fxgrad.primitives.bodies import (
     Flags,
     Run,
     batched_as,
     chosen,
     cut,
+    either,
     fixpoint,
     hoisted,
     invariants,
@@ -350,6 +351,8 @@ def _backward_body(
         ic, is_, ix = cut(body.inputs, consts, carry)
         mask = [*lc, *[True] * carry, *lx]
         oc, oy = cut(body.out_avals, carry)
+        # the unrolled loop stacks its ys in order, so their cotangents arrive last first
+        backwards = regroup(body, (body.inputs,), (body.outputs[:carry], body.outputs[carry:][::-1]))
         groups = [others(ic, lc), chosen(ic, ac), chosen(oc, s), others(ix, lx), chosen(oy, y)]
         avals = [getattr(a, "aval", a) for group in groups for a in group]
 
@@ -357,11 +360,11 @@ def _backward_body(
             fc, sums, gs, fx, gy = cut(values, *map(len, groups[:-1]))
             gs, gy = spread(gs, s), spread(gy, y)
             start: list[Any] = [None] * carry
-            for j, i in enumerate(early):
+            for j, i in reversed(list(enumerate(early))):
                 if i >= 0:  # this y is the carry: what it received in the turn before comes first
-                    start[i], gy[j] = gy[j], None
+                    start[i], gy[j] = add_tangents([start[i], gy[j]]), None
             begin = [*chosen(spread(sums, ac), lc), *start, *[None] * sum(lx)]
-            found = backward_pass(body, mask, [*fc, *fx], [*gs, *gy], begin)
+            found = backward_pass(backwards, mask, [*fc, *fx], [*gs, *reversed(gy)], begin)
             tc, ts, tx = cut(spread(found, mask), consts, carry)
             state = [negative_zeros(v.aval) if g is None else g for g, v in zip(ts, is_, strict=True)]
             return [*chosen(tc, ac), *chosen(state, s), *[g for g in tx if g is not None]]
@@ -373,18 +376,16 @@ def _backward_body(
 
 
 def _handed_on(body: Program, consts: int, carry: int, s: Flags, y: Flags) -> list[int]:
-    """For every y that is also the next carry, read more than once in the next turn, which carry; -1 for the others.
+    """For every y that is also the next carry, which carry that is; -1 for the others, and where the order does not matter.
 
-    In the unrolled loop such a value receives y's cotangent before those of its uses. With one use the order does not matter.
+    In the unrolled loop such a value receives y's cotangent before those of its uses in the next turn.
     """
     outs, ys = cut(body.outputs, carry)
     state = body.inputs[consts : consts + carry]
     reads = [a for e in body.eqns for a in e.inputs] + list(body.outputs)
-    found: list[int] = []
-    for o, has in zip(ys, y, strict=True):
-        here = [i for i in range(carry) if outs[i] is o and s[i] and reads.count(state[i]) > 1 and i not in found]
-        found.append(here[0] if has and here and outs[here[0]] is not state[here[0]] else -1)
-    return found
+    places = {o: i for i, o in reversed(list(enumerate(outs))) if s[i] and type(o) is Var and o is not state[i]}
+    found = [places.get(o, -1) if has else -1 for o, has in zip(ys, y, strict=True)]
+    return [i if i >= 0 and found.count(i) + reads.count(state[i]) > 2 else -1 for i in found]
 
 
 def _earlier(
@@ -392,7 +393,7 @@ def _earlier(
 ) -> tuple[list[Any], list[Any]]:
     """Cotangents of ys moved to the turn before, where `early` says so; the last turn's goes into the state."""
     gy, state = list(gy), list(state)
-    for j, i in enumerate(early):
+    for j, i in reversed(list(enumerate(early))):
         if i >= 0:
             gy[j], last = _shifted(gy[j], length, reverse)
             state[i] = add(state[i], last)
@@ -423,7 +424,9 @@ def _batch_uneven(
     (vc, vs, vx), (c, _, x) = values, batched
     carry = len(vs)
     marks = [*c, *[True] * carry, *x]
-    wide = batched_as(body, marks, size, [True] * len(body.outputs))
+    kept = [o.aval.dtype != TAPE for o in body.outputs]  # a tape that is the same for all entries may stay so
+    y = either(vmap(body, marks, size)[1], kept)[carry:]
+    wide = batched_as(body, marks, size, [*[True] * carry, *y])
     total = max_(turns, axes=(0,))
     one = np.int64(1)
     int64 = np.dtype(np.int64)
@@ -447,7 +450,7 @@ def _batch_uneven(
         [total, turns, *vc, begin, *init, *vx],
         {"body": program, "consts": len(vc) + 1, "carry": carry + 1, **how},
     )
-    return outs[1:], [True] * (len(outs) - 1)
+    return outs[1:], [True] * carry + y
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------

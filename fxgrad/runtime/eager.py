@@ -19,7 +19,7 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program
-from fxgrad.ir.types import Aval, Lit, Var
+from fxgrad.ir.types import TAPE, Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
 from fxgrad.runtime import background
 from fxgrad.runtime.buffers import Block
@@ -491,7 +491,8 @@ class Runner:
         self._compiled: dict[tuple, Callable[..., list]] = {}
         self._runs, self._seconds = 0, 0.0  # op by op
         self._due: float
-        self._due, self._due_seconds = (HOT, HOT_SECONDS) if len(program.eqns) > 1 else _NEVER
+        compiles = len(program.eqns) > 1 and not any([a.aval.dtype == TAPE for a in (*program.inputs, *program.outputs)])
+        self._due, self._due_seconds = (HOT, HOT_SECONDS) if compiles else _NEVER
         self._scalars = any([v.aval.shape == () for v in program.inputs])  # which may come as NumPy scalars
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
