@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad import lax_linalg as linalg  # noqa: F401
 from fxgrad.control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from fxgrad.numpy import elementwise as _ew
 from fxgrad.numpy.core import as_dtype, canonical_axis, key_of, operand, result_type, static_shape, tensor

@@ -15,6 +15,7 @@ A body with a library call in it cannot run here: then the loop is in Python (`i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,13 +24,12 @@ import numpy as np
 
 from fxgrad.compile.fuse import Analysis
 from fxgrad.compile.inline import flatten
-from fxgrad.compile.kernelize import copy_launch
-from fxgrad.compile.layout import Layout, collapse
+from fxgrad.compile.operands import Given, Operands
 from fxgrad.compile.plan import ALIGNMENT, Memory, plan_memory
 from fxgrad.compile.tables import Find, TableWriter
 from fxgrad.compile.unrolled import unroll
 from fxgrad.ir.program import Eqn, Program
-from fxgrad.ir.types import TAPE, Atom, Aval, Lit, Var
+from fxgrad.ir.types import TAPE, Aval, Var
 from fxgrad.kernels.turns import Group, TurnsKernel
 from fxgrad.runtime.table import Move, Operand
 
@@ -91,53 +91,6 @@ def _body(flat: Program, fusion: bool, carries: Mapping[int, int] | None = None)
     return Body(a.program, steps, outs, memory)  # type: ignore[arg-type]
 
 
-class _Given(NamedTuple):
-    """An operand of a control equation: a stored value, the byte with which it begins there, and how far apart slices are."""
-
-    root: Var
-    offset: int
-    stride: int
-
-    def operand(self, find: Find, moves: Sequence[Move] = (), offset: int = 0) -> Operand:
-        place = find(self.root)
-        return place._replace(offset=place.offset + self.offset + offset, moves=(*place.moves, *moves))
-
-
-class _Operands:
-    """Brings the operands of an equation in order, by steps before its own, where they are not."""
-
-    def __init__(self, a: Analysis):
-        self.a = a
-        self.steps: list[Step] = []
-        self.roots: list[Var] = []  # once for each time an operand is taken
-
-    def take(self, x: Atom, sliced: bool = False) -> _Given:
-        """A value whose elements, or those of each slice along the first axis, lie side by side in order."""
-        from fxgrad.compile.lower import Step, kernel_step
-
-        root, layout = self.a.access(x)
-        slices = Layout(layout.shape[sliced:], layout.strides[sliced:])
-        if type(root) is Var and _in_order(slices, x.aval.dtype.itemsize):
-            self.roots.append(root)
-            return _Given(root, layout.offset, layout.strides[0] if sliced else 0)
-        out = Var(x.aval)
-        self.roots.append(out)
-        why = ["a loop reads it in order"]
-        if x.aval.size == 0:
-            self.steps.append(Step("fill", "no elements", why, [], [out]))
-        elif isinstance(root, Lit):
-            self.steps.append(Step("fill", "fill", why, [], [out]))
-            self.steps[-1].value = root.value
-        else:
-            self.steps.append(kernel_step(copy_launch(root, layout, out), "copy", why))
-        return _Given(out, 0, x.aval.nbytes // x.aval.shape[0] if sliced and x.aval.size else 0)
-
-
-def _in_order(layout: Layout, itemsize: int) -> bool:
-    sizes, (strides,) = collapse(layout.shape, [layout.strides])
-    return 0 in sizes or not sizes or (len(sizes) == 1 and strides[0] == itemsize)
-
-
 class _Scratch:
     """Bytes a control step needs for itself and its bodies."""
 
@@ -159,7 +112,7 @@ class _Scratch:
 class _Carry(NamedTuple):
     """A value a loop carries: its first value, where the last one goes; `buffers`: offset in the scratch of its two places."""
 
-    first: _Given
+    first: Given
     last: Var
     fixed: bool  # the body never changes it
     buffers: int = -1
@@ -213,7 +166,7 @@ class _Carries:
         return self.scratch._replace(offset=self.scratch.offset + c.buffers + which * c.apart)
 
 
-def _carries(first: Sequence[_Given], last: Sequence[Var], fixed: set[int], body: Body, scratch: _Scratch) -> list[_Carry]:
+def _carries(first: Sequence[Given], last: Sequence[Var], fixed: set[int], body: Body, scratch: _Scratch) -> list[_Carry]:
     """The carries, those that cannot be written in place with room for two values."""
     out = []
     moving = [k for k in range(len(first)) if k not in fixed]
@@ -255,7 +208,7 @@ class Scan(Control):
     """A counted loop over slices of stacked arrays."""
 
     def __init__(
-        self, body: Body, consts: Sequence[_Given], carries: Sequence[_Carry], xs: Sequence[_Given], ys: Sequence[Var],
+        self, body: Body, consts: Sequence[Given], carries: Sequence[_Carry], xs: Sequence[Given], ys: Sequence[Var],
         length: int, reverse: bool, arena: int, scratch: _Scratch,
     ):  # fmt: skip
         super().__init__(scratch)
@@ -279,12 +232,12 @@ class Scan(Control):
         given = [*(c.operand(find) for c in self.consts), *carries.read()]
         given += [self._slice(x, counter, find) for x in self.xs]
         targets = carries.written()
-        targets += [self._slice(_Given(y, 0, y.aval.nbytes // self.turns), counter, find) for y in self.ys]
+        targets += [self._slice(Given(y, 0, y.aval.nbytes // self.turns), counter, find) for y in self.ys]
         arena = scratch._replace(offset=scratch.offset + self.arena)
         with w.table.loop(counter, self.turns):
             w.add_all(self.body.steps, self.body.find(given, targets, arena))
 
-    def _slice(self, x: _Given, counter: int, find: Find) -> Operand:
+    def _slice(self, x: Given, counter: int, find: Find) -> Operand:
         if self.reverse:
             return x.operand(find, [Move(counter, -x.stride)], (self.turns - 1) * x.stride)
         return x.operand(find, [Move(counter, x.stride)])
@@ -296,7 +249,7 @@ class While(Control):
     turns = None
 
     def __init__(
-        self, cond: Body, body: Body, consts: tuple[Sequence[_Given], Sequence[_Given]], carries: Sequence[_Carry],
+        self, cond: Body, body: Body, consts: tuple[Sequence[Given], Sequence[Given]], carries: Sequence[_Carry],
         predicate: int, arena: int, scratch: _Scratch,
     ):  # fmt: skip
         super().__init__(scratch)
@@ -323,7 +276,7 @@ class Branch(Control):
     """One of several bodies."""
 
     def __init__(
-        self, branches: Sequence[Body], index: _Given, width: int, given: Sequence[_Given], outs: Sequence[Var], scratch: _Scratch
+        self, branches: Sequence[Body], index: Given, width: int, given: Sequence[Given], outs: Sequence[Var], scratch: _Scratch
     ):
         super().__init__(scratch)
         self.branches, self.index, self.width, self.given, self.outs = branches, index, width, given, outs
@@ -345,11 +298,11 @@ class Turns(Control):
     """A loop that is one kernel."""
 
     def __init__(
-        self, kernel: TurnsKernel, consts: Sequence[_Given], carries: Sequence[_Carry], xs: Sequence[_Given], ys: Sequence[Var],
+        self, kernel: TurnsKernel, consts: Sequence[Given], carries: Sequence[_Carry], xs: Sequence[Given], ys: Sequence[Var],
         length: int | None, reverse: bool, cost: int,
     ):  # fmt: skip
         scratch = _Scratch()
-        self.predicate = scratch.take(8)
+        self.predicate = scratch.take(24)  # the kernel's two words, and one for the loop around it
         super().__init__(scratch)
         self.kernel: TurnsKernel = kernel
         self.consts, self.carries, self.xs, self.ys = consts, carries, xs, ys
@@ -369,7 +322,7 @@ class Turns(Control):
             predicate = scratch._replace(offset=scratch.offset + self.predicate)
             plan = self.kernel.bind(np.array([portion, 0], np.int64))
             w.fill(predicate, True, Aval((), np.dtype(np.bool_)))
-            with w.table.loop_while(predicate, scratch.offset + self.predicate + 8):
+            with w.table.loop_while(predicate, scratch.offset + self.predicate + 16):
                 w.run(self.kernel, plan, [*operands, predicate])
         elif self.turns:
             strides = [x.stride for x in self.xs] + [y.aval.nbytes // self.turns for y in self.ys]
@@ -393,15 +346,16 @@ def control_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | Non
     """
     from fxgrad.compile.lower import Step
 
-    lowering = _LOWERINGS.get(eqn.prim.name)
-    if lowering is None or any(x.aval.dtype == TAPE for x in (*eqn.inputs, *eqn.outputs)):
+    lower = _LOWERINGS.get(eqn.prim.name)
+    if lower is None or any(x.aval.dtype == TAPE for x in (*eqn.inputs, *eqn.outputs)):
         return None
-    operands = _Operands(a)
-    control = lowering(operands, eqn)
+    operands = Operands(a, "a loop reads it in order")
+    control = lower(operands, eqn)
     if control is None:
         return None
-    step = Step("control", _title(eqn), why, operands.roots, [*eqn.outputs, control.scratch])
-    step.control = control
+    step = Step("control", _title(eqn), why, operands.roots, eqn.outputs)
+    step.scratch = [control.scratch]
+    step.control, step.in_place = control, control.in_place
     step.bytes_read, step.bytes_written, step.flops = (control.figure(x) for x in ("bytes_read", "bytes_written", "flops"))
     return [*operands.steps, step]
 
@@ -427,7 +381,7 @@ class _Loop:
         return _body(self.flat, fusion, {i: self.consts + k for i, k in enumerate(self.moving)})
 
 
-def _small(operands: _Operands, eqn: Eqn, loop: _Loop, cond: tuple[Program, int] | None = None) -> Turns | None:
+def _small(operands: Operands, eqn: Eqn, loop: _Loop, cond: tuple[Program, int] | None = None) -> Turns | None:
     """The loop as one kernel, if its body is small; `cond`: the test, and how many constants it has before the body's."""
     if not operands.a.fusion:
         return None
@@ -442,16 +396,20 @@ def _small(operands: _Operands, eqn: Eqn, loop: _Loop, cond: tuple[Program, int]
     programs: list[tuple[Program, list[int]]] = [(loop.flat, takes)]
     if cond is not None:
         programs.insert(0, (cond[0], [*range(m), *(place[i] for i in range(m + n, len(order)))]))
-    found = unroll([avals[i] for i in order], programs)
+    roles = ["const"] * (m + n + len(given)) + ["carry"] * len(moving) + ["x"] * len(xs)
+    found = unroll([avals[i] for i in order], programs, [role == "carry" for role in roles])
     if found is None:
         return None
     made, results = found
     if not made.ops:
         return None
-    roles = ["const"] * (m + n + len(given)) + ["carry"] * len(moving) + ["x"] * len(xs)
-    groups = [Group(role, avals[i].dtype, avals[i].size) for role, i in zip(roles, order, strict=True)]
+    groups, start, used = [], 0, set(made.used)
+    for role, i in zip(roles, order, strict=True):
+        places = tuple(k for k in range(avals[i].size) if start + k in used)
+        groups.append(Group(role, avals[i].dtype, places))
+        start += avals[i].size
     ys = eqn.outputs[k:] if cond is None else []
-    groups += [Group("y", v.aval.dtype, v.aval.size // max(v.aval.shape[0], 1)) for v in ys]
+    groups += [Group("y", v.aval.dtype, tuple(range(math.prod(v.aval.shape[1:])))) for v in ys]
     refs = [made.ref(r) for rs in reversed(results) for r in rs]
     kernel = TurnsKernel(groups, made.ops, refs, -1 if cond is None else made.ends[0])
     consts = [operands.take(x) for x in eqn.inputs[: m + n]]
@@ -462,7 +420,7 @@ def _small(operands: _Operands, eqn: Eqn, loop: _Loop, cond: tuple[Program, int]
     return Turns(kernel, consts, carries, slices, ys, length, cond is None and eqn.params["reverse"], made.cost)
 
 
-def _scan(operands: _Operands, eqn: Eqn) -> Control | None:
+def _scan(operands: Operands, eqn: Eqn) -> Control | None:
     p = eqn.params
     n, carry = p["consts"], p["carry"]
     loop = _Loop(p["body"], n, carry)
@@ -485,7 +443,7 @@ def _scan(operands: _Operands, eqn: Eqn) -> Control | None:
     return Scan(body, consts, carries, xs, eqn.outputs[carry:], p["length"], p["reverse"], arena, scratch)
 
 
-def _while(operands: _Operands, eqn: Eqn) -> Control | None:
+def _while(operands: Operands, eqn: Eqn) -> Control | None:
     p = eqn.params
     n, m = p["cond_consts"], p["body_consts"]
     loop, test = _Loop(p["body"], m, len(eqn.inputs) - n - m), flatten(p["cond"])
@@ -508,7 +466,7 @@ def _while(operands: _Operands, eqn: Eqn) -> Control | None:
     return While(cond, body, (to_cond, to_body), carries, predicate, arena, scratch)
 
 
-def _cond(operands: _Operands, eqn: Eqn) -> Branch | None:
+def _cond(operands: Operands, eqn: Eqn) -> Branch | None:
     branches = [_body(flatten(p), operands.a.fusion) for p in eqn.params["branches"]]
     if any(b is None for b in branches):
         return None
@@ -519,7 +477,7 @@ def _cond(operands: _Operands, eqn: Eqn) -> Branch | None:
     return Branch([b for b in branches if b is not None], index, width, given, eqn.outputs, scratch)
 
 
-_LOWERINGS: dict[str, Callable[[_Operands, Eqn], Control | None]] = {"scan": _scan, "while_loop": _while, "cond": _cond}
+_LOWERINGS: dict[str, Callable[[Operands, Eqn], Control | None]] = {"scan": _scan, "while_loop": _while, "cond": _cond}
 
 
 # ---- loops that Python runs --------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from fxgrad.compile.cache import Recent, kernel_addresses
 from fxgrad.compile.control import Control, control_steps
 from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
+from fxgrad.compile.indexed import index_steps
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches
 from fxgrad.compile.layout import Layout, contiguous
@@ -34,8 +35,8 @@ __all__ = ["Executable", "MemoryAnalysis", "Result", "Step", "compile_program", 
 class Step:
     """One thing an Executable does, and what is known of it.
 
-    kind: "kernel" (a pipeline of launches), "copy" and "fill" (of whole values), "host" (a library call), "control" (a loop or
-    a branch; `control` has its bodies).
+    kind: "kernel" (a pipeline of launches), "copy", "fill" and "iota" (of whole values), "host" (a library call), "control" (a
+    loop or a branch; `control` has its bodies).
     rows, block, lead: of a pipeline of several launches, as `Table.pipeline` takes them.
     why: why what it writes goes to memory, that is, why fusion stopped.
     """
@@ -47,6 +48,8 @@ class Step:
         self.launches: list[Launch] = []
         self.rows, self.block, self.lead = (0, 0, 0), 0, 0
         self.control: Control | None = None
+        self.scratch: list[Var] = []  # work space for itself alone
+        self.in_place: list[tuple[Var, Var]] = []  # (read, written) that had better lie in one place: then nothing is copied
         self.eqn: Eqn | None = None
         self.value: Any = None  # of a fill; None: there are no elements
         self.offset = 0  # of a copy: bytes into what it reads
@@ -108,8 +111,9 @@ class Executable:
     """
 
     def __init__(self, a: Analysis, steps: list[Step], results: list[Result], memory: Memory, addresses: dict[str, int]):
-        self.flat, self.steps, self.results, self.memory = a.program, steps, results, memory
+        self.flat, self.steps, self.results = a.program, steps, results
         self.source = Source(a, steps, results, memory, addresses)
+        self.memory = self.source.memory
         self.run: Callable[..., list] = self.source.function()
 
     def __call__(self, *arrays: Any) -> list:
@@ -202,7 +206,7 @@ def forget_executables() -> None:
 
 
 def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
-    a, steps, results = lowered(flatten(program), fusion)
+    a, steps, results = lowered(flatten(program), fusion, donated)
     native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
     kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
     memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
@@ -211,12 +215,15 @@ def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse:
     return Executable(a, steps, results, memory, addresses)
 
 
-def lowered(flat: Program, fusion: bool, inside: bool = False) -> tuple[Analysis, list[Step], list[Result]]:
+def lowered(
+    flat: Program, fusion: bool, donated: Sequence[int] = (), inside: bool = False
+) -> tuple[Analysis, list[Step], list[Result]]:
     """The steps of a flat program, and where its results come from.
 
-    `inside` a loop or a branch every result is written to memory, literals too.
+    `donated` are numbers of inputs whose memory it may use. `inside` a loop or a branch every result is written to memory,
+    literals too.
     """
-    a, tasks = partition(flat, fusion)
+    a, tasks = partition(flat, fusion, donated)
     steps: list[Step] = []
     for task in tasks:
         made = _steps(a, task)
@@ -232,9 +239,10 @@ def lowered(flat: Program, fusion: bool, inside: bool = False) -> tuple[Analysis
 
 
 def _steps(a: Analysis, task: Task) -> list[Step]:
-    if task.kind in ("host", "control"):
+    if task.kind in ("host", "control", "indexed", "iota"):
         (eqn,) = task.eqns
-        if task.kind == "control" and (made := control_steps(a, eqn, task.why)) is not None:
+        made = _LOWERINGS[task.kind](a, eqn, task.why) if task.kind in _LOWERINGS else None
+        if made is not None:
             return made
         reads = [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var]
         step = Step("host", eqn.prim.name, task.why, reads, eqn.outputs)
@@ -247,9 +255,17 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
         way = _why_before(task, launch)
-        why = [way] if way and launch.writes != task.stored else task.why
+        why = [way] if way and (task.updates or launch.writes != task.stored) else task.why
         steps.append(kernel_step(launch, launch.kernel.title, why))
     return steps
+
+
+def _ramp_step(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step]:
+    kind = "iota" if eqn.outputs[0].aval.size else "fill"
+    return [Step(kind, "0, 1, 2, ...", why, [], eqn.outputs)]
+
+
+_LOWERINGS = {"control": control_steps, "indexed": index_steps, "iota": _ramp_step}
 
 
 def _why_before(task: Task, launch: Launch) -> str:
@@ -263,7 +279,7 @@ def _why_before(task: Task, launch: Launch) -> str:
 
 def kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
     """A step that runs one kernel."""
-    step = Step("kernel", title, why, launch.reads, launch.writes)
+    step = Step("kernel", title, why, [*launch.reads, *(v for _, v in launch.over)], launch.writes)
     step.launches = [launch._replace(plan=launch.kernel.bind(launch.plan))]
     step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
     return step

@@ -79,25 +79,27 @@ def plan_memory(
     Returns:
         The places.
     """
-    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in s.writes}
-    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.reads)} | dict.fromkeys(results, len(steps))
+    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in (*s.writes, *s.scratch)}
+    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.scratch, *s.reads)} | dict.fromkeys(results, len(steps))
     death |= dict.fromkeys(kept, len(steps))
     shared = {v for s in steps if s.kind == "host" for v in s.reads}  # what a library call answers may be a view of them
     shared |= {*kept, *results}
     given = {inputs[i]: i for i in (donated if carries is None else carries.values()) if inputs[i] not in shared}
     chains = {v: _Chain(v, b, death[v]) for v, b in birth.items()}
     chains |= {v: _Chain(v, -1, death.get(v, -1)) for v in given}
-    if reuse:
 
-        def fits(old: _Chain, w: Var) -> bool:
-            first = given.get(old.values[0])
-            return first is None or carries is None or w not in results or carries.get(results[w]) == first
+    def fits(old: _Chain, w: Var) -> bool:
+        first = given.get(old.values[0])
+        return first is None or carries is None or w not in results or carries.get(results[w]) == first
 
-        for i, step in enumerate(steps):
-            for launch in step.launches:
+    for i, step in enumerate(steps):
+        for launch in step.launches:
+            for v, before in launch.over:
+                _follow(chains, v, before)
+            if reuse:
                 _join(i, step, launch, chains, death, fits)
-            if step.control is not None:
-                _join_loop(i, step, step.control.in_place, chains, death, fits)
+        if reuse:
+            _join_copies(i, step, chains, death, fits)
     return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse, carries)
 
 
@@ -114,7 +116,10 @@ def _join(
     if getattr(launch.kernel, "form", None) != "map":
         return
     others = [v for other in step.launches if other is not launch for v in other.reads]
+    partly = {v for v, _ in launch.over}
     for w in launch.writes:
+        if w in partly:
+            continue
         for v in dict.fromkeys(launch.reads):
             old = chains.get(v)
             if old is None or death[v] != i or v in others or old.values[-1] is not v:
@@ -125,16 +130,24 @@ def _join(
 
 
 def _append(old: _Chain, w: Var, chains: dict[Var, _Chain]) -> None:
-    old.values += chains[w].values
-    old.death = chains[w].death
-    chains[w] = old
+    new = chains[w]
+    old.values += new.values
+    old.death = new.death
+    for x in new.values:
+        chains[x] = old
 
 
-def _join_loop(
-    i: int, step: Step, pairs: Iterable[tuple[Var, Var]], chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits
-) -> None:
-    """Let a carry begin where its first value lies, if that dies in this step and nothing else there reads it."""
-    for v, w in pairs:
+def _follow(chains: dict[Var, _Chain], v: Var, before: Var) -> None:
+    """A value that is another one with a part written anew lies where that lay."""
+    old = chains[before]
+    if old.values[-1] is not before:
+        raise AssertionError("two values are to take one's memory")
+    _append(old, v, chains)
+
+
+def _join_copies(i: int, step: Step, chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits) -> None:
+    """Let what would begin as a copy of a value lie where that lies, if it dies in this step and nothing else there reads it."""
+    for v, w in step.in_place:
         old = chains.get(v)
         if old is None or death[v] != i or step.reads.count(v) != 1 or old.values[-1] is not v:
             continue

@@ -11,23 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fxgrad.compile.kernelize import Launch
+from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Aval, Var
+from fxgrad.kernels.indexed import CODE, IndexKernel
 from fxgrad.runtime.table import Operand, Run, Table
 
 if TYPE_CHECKING:
     from fxgrad.compile.lower import Step
 
-__all__ = ["Find", "TableWriter"]
+__all__ = ["CODES", "Find", "TableWriter"]
 
 Find = Callable[[Var], Operand]
 _COPY_GRAIN, _FILL_GRAIN = 1 << 16, 1 << 13  # bytes and words that are worth a thread
 
 
-class TableWriter:
-    """Adds steps to a table; `addresses` are those of kernels, by digest."""
+CODES = 64  # for each equation that can fail
 
-    def __init__(self, table: Table, addresses: dict[str, int]):
-        self.table, self.addresses = table, addresses
+
+class TableWriter:
+    """Adds steps to a table; `addresses` are those of kernels, by digest.
+
+    Kernels that can stop the program get the place of the table's status and a code of their own: 1, plus `CODES` times the
+    number of the equation in `checked`, to which it is appended.
+    """
+
+    def __init__(self, table: Table, addresses: dict[str, int], checked: list[Eqn]):
+        self.table, self.addresses, self.checked = table, addresses, checked
 
     def add_all(self, steps: Sequence[Step], find: Find) -> None:
         for step in steps:
@@ -41,16 +51,28 @@ class TableWriter:
             if step.value is not None:
                 (out,) = step.writes
                 self.fill(find(out), step.value, out.aval)
+        elif step.kind == "iota":
+            from fxgrad.runtime.launch import ramp_kernel
+
+            (out,) = step.writes
+            self.table.pipeline([Run(ramp_kernel, np.array([out.aval.size, _FILL_GRAIN], np.int64), [find(out)])])
         elif step.kind == "copy":
             (source,), (out,) = step.reads, step.writes
             start = find(source)
             self.copy(start._replace(offset=start.offset + step.offset), find(out), out.aval.nbytes)
         else:
-            runs = [
-                Run(self.addresses[x.kernel.digest], x.plan, [find(v) for v in (*x.reads, *x.writes)], x.scale)
-                for x in step.launches
-            ]
+            runs = [self._run(step, x, [find(v) for v in (*x.reads, *x.writes)]) for x in step.launches]
             self.table.pipeline(runs, step.rows, step.block, step.lead)
+
+    def _run(self, step: Step, x: Launch, operands: list[Operand]) -> Run:
+        plan = x.plan
+        if isinstance(x.kernel, IndexKernel) and x.kernel.checks:
+            assert step.eqn is not None
+            plan = plan.copy()
+            plan[CODE] = 1 + CODES * len(self.checked)
+            self.checked.append(step.eqn)
+            operands.append(Operand(self.table.slots - 1, self.table.status))
+        return Run(self.addresses[x.kernel.digest], plan, operands, x.scale)
 
     def run(self, kernel: Any, plan: np.ndarray, operands: Sequence[Operand]) -> None:
         """A kernel by itself."""

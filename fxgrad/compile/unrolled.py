@@ -10,7 +10,7 @@ literals are data as ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ from fxgrad.runtime.tree import reduce_tree
 __all__ = ["Unrolled", "unroll"]
 
 MAX_OPS = 1500  # beyond, machine code takes long to make and no longer fits the first-level cache
-MAX_NUMBERS = 256  # of all operands together
+MAX_NUMBERS = 256  # of all operands together, those that are used
+_MOST_INPUTS = 1 << 14  # numbers of all operands that are looked at
 _REARRANGE = ("broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concatenate", "update_slice")
 
 
@@ -43,8 +44,10 @@ class Unrolled:
         self.ops: list[Op] = []
         self.literals: list[Lit] = []
         self.ends: list[int] = []  # for every program, how many operations there are after it
+        self.keep: set[int] = set()
+        self.used: list[int] = []  # inputs, by the numbers they had before unused ones were dropped
         self._known: dict[Any, int] = {}
-        if self.count > MAX_NUMBERS or not kernel_dtypes(inputs):
+        if self.count > _MOST_INPUTS or not kernel_dtypes(inputs):
             raise _TooLarge
 
     @property
@@ -69,15 +72,18 @@ class Unrolled:
             found = self._known[key] = self.count + len(self.ops) - 1
         return found
 
-    def without_dead(self, results: Iterable[Sequence[int]]) -> list[list[int]]:
-        """Drop operations whose values nobody needs; the results by their new numbers."""
-        results = list(results)
+    def without_dead(self, results: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Drop operations whose values nobody needs, and inputs (`used` are left); the results by their new numbers."""
         needed = {r for rs in results for r in rs}
         for i in range(len(self.ops) - 1, -1, -1):
             if self.count + i in needed:
                 needed.update(r for r in self.ops[i].args if isinstance(r, int))
         kept = [i for i in range(len(self.ops)) if self.count + i in needed]
-        number = {self.count + i: self.count + n for n, i in enumerate(kept)}
+        self.used = [i for i in range(self.count) if i in needed or i in self.keep]
+        if len(self.used) + sum(map(len, results)) > MAX_NUMBERS:
+            raise _TooLarge
+        number = {old: new for new, old in enumerate([*self.used, *(self.count + i for i in kept)])}
+        self.count = len(self.used)
         self.ends = [sum(i < end for i in kept) for end in self.ends]
         self.ops = [
             self.ops[i]._replace(args=tuple(number.get(r, r) if isinstance(r, int) else r for r in self.ops[i].args))
@@ -175,12 +181,15 @@ _STRICT_LINKS = [
 _UNLESS_NAN = _internal("x_unless_nan", lambda k, x, y: k.select(x != x, y, x))
 
 
-def unroll(inputs: Sequence[Aval], programs: Sequence[tuple[Program, Sequence[int]]]) -> tuple[Unrolled, list[list[int]]] | None:
+def unroll(
+    inputs: Sequence[Aval], programs: Sequence[tuple[Program, Sequence[int]]], whole: Sequence[bool]
+) -> tuple[Unrolled, list[list[int]]] | None:
     """Flat programs one after the other, in single numbers.
 
     Args:
         inputs: all operands.
         programs: each with the numbers of the operands it takes.
+        whole: of which operands all numbers are kept, used or not.
     Returns:
         What they compute, and the references to each program's results; None if there is no short form.
     """
@@ -191,13 +200,12 @@ def unroll(inputs: Sequence[Aval], programs: Sequence[tuple[Program, Sequence[in
         for a in inputs:
             args.append(np.arange(start, start + a.size, dtype=np.int64).reshape(a.shape))
             start += a.size
+        made.keep = {int(i) for x, all_of in zip(args, whole, strict=True) if all_of for i in x.reshape(-1)}
         out = []
         for program, numbers in programs:
             results = made.run(program, [args[i] for i in numbers])
             out.append([int(r) for x in results for r in x.reshape(-1)])
             made.ends.append(len(made.ops))
-        if sum(map(len, out)) > MAX_NUMBERS:
-            return None
+        return made, made.without_dead(out)
     except _TooLarge:
         return None
-    return made, made.without_dead(out)

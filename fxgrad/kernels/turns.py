@@ -11,9 +11,10 @@ kernel turns(a: f64 const 1, b: f64 carry 2, c: f64 x 1) -> (f64 y 1) {
   y: t0
 }
 ```
-Operands are arrays of so many numbers each: `const` is read before the first turn, `carry` before the first and written after the
-last one, `x` and `y` are slices of stacked arrays, read and written at every turn. `while` names the number that is tested before
-each turn; such a kernel has one more operand, a byte, that tells in the end whether the test still holds.
+Operands are arrays of so many numbers each, or those at the places listed of an array: `const` is read before the first turn,
+`carry` before the first and written after the last one, `x` and `y` are slices of stacked arrays, read and written at every turn.
+`while` names the number that is tested before each turn; such a kernel has one more operand: a word of which the first byte tells
+in the end whether the test still holds, and one with the number of turns done.
 
 The plan: `[extent, grain, then for every x and y (where the slice of turn 0 begins, how far apart slices are)..., literals...]`.
 """
@@ -33,11 +34,19 @@ __all__ = ["Group", "TurnsKernel"]
 
 
 class Group(NamedTuple):
-    """An operand: `size` numbers of one dtype. `role` is const, carry, x or y."""
+    """An operand: numbers of one dtype, those at the positions `places` of an array. `role` is const, carry, x or y."""
 
     role: str
     dtype: np.dtype
-    size: int
+    places: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.places)
+
+    def __str__(self) -> str:
+        whole = self.places == tuple(range(self.size))
+        return f"{short_name(self.dtype)} {self.role} {self.size if whole else ','.join(map(str, self.places)) + ','}"
 
 
 class TurnsKernel(Kernel):
@@ -69,11 +78,9 @@ class TurnsKernel(Kernel):
     def _format(self) -> str:
         letters = [f"{'abcdefghijklmnopqrsuvwxyz'[i % 25]}{'_' * (i // 25)}" for i in range(len(self.groups))]
         names = [f"{c}{i}" for c, g in zip(letters, self.groups, strict=True) if g.role != "y" for i in range(g.size)]
-        signature = [
-            f"{c}: {short_name(g.dtype)} {g.role} {g.size}" for c, g in zip(letters, self.groups, strict=True) if g.role != "y"
-        ]
+        signature = [f"{c}: {g}" for c, g in zip(letters, self.groups, strict=True) if g.role != "y"]
         signature += [f"s{i}: {short_name(d)} literal" for i, d in enumerate(self.scalars)]
-        written = ", ".join(f"{short_name(g.dtype)} y {g.size}" for g in self.groups if g.role == "y")
+        written = ", ".join(str(g) for g in self.groups if g.role == "y")
         lines = [f"kernel turns({', '.join(signature)}) -> ({written}) {{"]
         for i, op in enumerate(self.ops):
             if i == self.tested:

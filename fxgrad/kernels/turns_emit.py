@@ -45,7 +45,7 @@ class _Emitter:
 
     def _load(self, k: int, pointer: ir.Value) -> list[Vec]:
         g = self.kernel.groups[k]
-        places = [advance(self.b, pointer, i64(i * g.dtype.itemsize)) for i in range(g.size)]
+        places = [advance(self.b, pointer, i64(i * g.dtype.itemsize)) for i in g.places]
         return [self.lanes.register(self.lanes.load(p, g.dtype), g.dtype) for p in places]
 
     def _store(self, k: int, pointer: ir.Value, values: Sequence[Vec]) -> None:
@@ -103,6 +103,7 @@ class _Emitter:
         if holds is not None:
             flag = b.load(b.gep(self.pointers, [i64(len(kernel.groups))], source_etype=PTR), typ=PTR)
             b.store(b.zext(holds, I8), flag)
+            b.store(turn, b.gep(flag, [i64(1)], source_etype=I64))
         b.ret_void()
 
     def _value(self, ref: Ref, values: Sequence[Vec]) -> Vec:

@@ -262,7 +262,10 @@ def _elementwise_typ(name: str, result: str, operands: str) -> Callable[..., lis
 
 
 def batch_elementwise(prim: Callable[[], Primitive]) -> Callable:
-    """Operands without the batch axis are broadcast along it. A scalar, which met any shape before, meets any shape still."""
+    """Operands without the batch axis are broadcast along it; a literal meets any shape.
+
+    A scalar variable does not: its cotangent, in the shape of the result, would not be summed to the scalar's.
+    """
 
     def rule(size: int, args: Sequence[Any], batched: Sequence[bool], **params: Any) -> tuple[list, list[bool]]:
         from fxgrad.primitives.shape import add_batch_axis, broadcast
@@ -274,7 +277,7 @@ def batch_elementwise(prim: Callable[[], Primitive]) -> Callable:
             if b:
                 together.append(a if len(s) == len(full) else broadcast(a, shape=full, dims=(0,)))
             else:
-                together.append(add_batch_axis(a, size) if s else a)
+                together.append(a if isinstance(a, np.generic) else add_batch_axis(a, size))
         return [prim()(*together, **params)], [True]
 
     return rule

@@ -532,7 +532,7 @@ def control_team(team, stop):
         unlock(nth(team, MUTEX))
 
 
-# ---- two kernels that every program may use ----------------------------------------------------------------------------------
+# ---- three kernels that every program may use ----------------------------------------------------------------------------------
 
 
 @procedure
@@ -552,10 +552,19 @@ def copy_kernel(pointers, plan, lo, hi):
     copy_bytes(field(pointers, 1) + lo, word(pointers) + lo, hi - lo)
 
 
+@procedure
+def ramp_kernel(pointers, plan, lo, hi):
+    """Words lo to hi of memory become their own numbers."""
+    start = word(pointers)
+    for i in range(lo, hi):
+        write(start, i, i)
+
+
 EXPORTS = {
     "call": (call, ADDRESS),
     "fill_kernel": (fill_kernel, ADDRESS),
     "copy_kernel": (copy_kernel, ADDRESS),
+    "ramp_kernel": (ramp_kernel, ADDRESS),
     "launch_checked": (launch_checked, FUNCTION),
     "control_team": (control_team, WITHOUT_GIL),
     "work": (work, WITHOUT_GIL),

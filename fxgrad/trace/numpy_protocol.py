@@ -79,10 +79,10 @@ def _ufunc_function(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _unsupported(spelling: str, name: str, available: Any) -> errors.UnsupportedError:
-    from fxgrad.numpy.missing import hint
+    from fxgrad.numpy.missing import hint, reason
 
     return errors.UnsupportedError(
-        f"{spelling}.{name} is not supported for traced values", why="fxgrad has no rule for it (yet).", fix=hint(name, available)
+        f"{spelling}.{name} is not supported for traced values", why=reason(name)[0], fix=hint(name, available)
     )
 
 
@@ -181,8 +181,6 @@ def _function(func: Any) -> Callable[..., Any]:
     found = None if where is None else vars(where).get(name)
     if found is None:
         spelling = module if module.startswith("numpy.") else "np"
-        if name in _PLAIN:
-            return _PLAIN[name]
         raise _unsupported(spelling.replace("numpy.", "np."), name, vars(where or fnp))
     return found
 
@@ -194,16 +192,3 @@ def _write_error(name: str, args: tuple) -> errors.MutationError:
             "Write np.full_like(x, v) or np.full(shape, v) of fxgrad.numpy, np.broadcast_to(v, shape), or np.where(mask, v, a).",
         )
     return _refuse_write(f"np.{name}", f"Write {_WRITERS[name]}.")
-
-
-_can_cast: Any = np.can_cast
-_PLAIN: dict[str, Callable[..., Any]] = {
-    "may_share_memory": lambda a, b, *rest: a is b,
-    "shares_memory": lambda a, b, *rest: a is b,
-    "array_repr": lambda a, *rest, **kw: repr(a),
-    "array_str": lambda a, *rest, **kw: str(a),
-    "array2string": lambda a, *rest, **kw: str(a),
-    "common_type": lambda *args: np.common_type(*[np.empty(0, a.dtype) for a in args]),
-    "min_scalar_type": lambda a: a.dtype,
-    "can_cast": lambda a, to, casting="safe": _can_cast(getattr(a, "dtype", a), to, casting),
-}
