@@ -367,6 +367,40 @@ def test_gradients_of_loops_have_the_bits_of_single_operations(case, use_threads
     check([work(what, program, *args, answer=answer)], use_threads)
 
 
+def newton(x, w):
+    """As many turns as the data want: a tape of several chunks."""
+
+    def better(v):
+        t, y, _ = v
+        return t + 1, fnp.tanh(w @ y) * 0.999 + 0.001 * y, y
+
+    def still(v):
+        return fnp.logical_and(v[0] < 100, fnp.sum(fnp.abs(v[1] - v[2])) > 1e-3)
+
+    turns, y, _ = fx.lax.while_loop(still, better, (0, x, x * 0.0))
+    return fnp.sum(y * y) + turns
+
+
+TAPED = [
+    ("few turns", newton, np.array([0.5, -0.3]), np.array([[0.1, 0.2], [0.3, 0.1]])),
+    ("many turns", newton, np.array([0.5, -0.3]), np.array([[1.5, 0.2], [0.3, -1.6]])),
+    ("wide", newton, normal(60), normal(60, 60) / 6),
+    ("none", newton, np.zeros(3), np.eye(3)),
+    ("a full chunk", lambda x: fx.lax.while_loop(lambda v: v[0] < 16, lambda v: (v[0] + 1, fnp.sin(v[1])), (0, x))[1], np.float64(2.0)),
+    ("nested", lambda x: fx.lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, fx.lax.while_loop(
+        lambda u: u[0] < v[0] + 1, lambda u: (u[0] + 1, fnp.sin(u[1]) * 1.1), (0, v[1]))[1]), (0, x))[1], np.float64(2.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TAPED, ids=lambda c: c[0])
+def test_gradients_of_loops_with_tapes(case, use_threads, cut_finely):
+    what, f, *args = case
+    program = fx.value_and_grad(f, tuple(range(len(args))))
+    with fx.disable_jit():
+        answer = program(*args)
+    check([work(what, program, *args, answer=answer)], use_threads)
+
+
 def test_small_bodies_become_one_kernel_and_large_ones_tables():
     small = compile_program(fx.make_ir(fx.grad(lorenz))(np.ones(3), np.ones(3)))
     loops = [s.control for s in small.steps if s.control is not None]

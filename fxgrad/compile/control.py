@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.compile.chunks import in_chunks
 from fxgrad.compile.fuse import Analysis
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.operands import Given, Operands
@@ -484,7 +485,10 @@ _LOWERINGS: dict[str, Callable[[Operands, Eqn], Control | None]] = {"scan": _sca
 
 
 def in_python(eqn: Eqn) -> Callable[..., list]:
-    """A control equation as a function of arrays that runs compiled bodies: for bodies with library calls."""
+    """A control equation as a function of arrays that runs compiled bodies: for bodies with library calls, and for tapes."""
+    chunked = in_chunks(eqn, _run_compiled)
+    if chunked is not None:
+        return chunked
     assert eqn.prim.numpy is not None
     return partial(eqn.prim.numpy, **eqn.params, run=_run_compiled)
 
