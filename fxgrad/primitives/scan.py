@@ -455,7 +455,12 @@ def _batch_uneven(
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
-scan = Loop(
+
+def _declared(name: str, typ: Callable, numpy: Callable, doc: Doc, lead: int) -> Primitive:
+    return Loop(name, typ, numpy, doc, lead).prim
+
+
+scan = _declared(
     "scan",
     _scan_typ,
     _scan_numpy,
@@ -465,9 +470,9 @@ scan = Loop(
         REFERENCE,
     ),
     lead=0,
-).prim
+)
 
-tape_scan = Loop(
+tape_scan = _declared(
     "tape_scan",
     _tape_scan_typ,
     _tape_scan_numpy,
@@ -475,4 +480,4 @@ tape_scan = Loop(
         "scan along tapes, of a number of turns that is a value", "a tape_scan of the body's transpose, the other way", REFERENCE
     ),
     lead=1,
-).prim
+)
