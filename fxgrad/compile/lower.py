@@ -51,6 +51,7 @@ class Step:
         self.scratch: list[Var] = []  # work space for itself alone
         self.in_place: list[tuple[Var, Var]] = []  # (read, written) that had better lie in one place: then nothing is copied
         self.eqn: Eqn | None = None
+        self.checked: list[int] = []  # of a kernel with indices: the axis to which each leads
         self.value: Any = None  # of a fill; None: there are no elements
         self.offset = 0  # of a copy: bytes into what it reads
         self.equations: list[int] = []  # what it computes: places in the flat program

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad.compile.kernelize import Launch
-from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Aval, Var
 from fxgrad.kernels.indexed import CODE, IndexKernel
 from fxgrad.runtime.table import Operand, Run, Table
@@ -26,17 +25,17 @@ Find = Callable[[Var], Operand]
 _COPY_GRAIN, _FILL_GRAIN = 1 << 16, 1 << 13  # bytes and words that are worth a thread
 
 
-CODES = 64  # for each equation that can fail
+CODES = 64  # for each step that can fail
 
 
 class TableWriter:
     """Adds steps to a table; `addresses` are those of kernels, by digest.
 
     Kernels that can stop the program get the place of the table's status and a code of their own: 1, plus `CODES` times the
-    number of the equation in `checked`, to which it is appended.
+    number of the step in `checked`, to which it is appended.
     """
 
-    def __init__(self, table: Table, addresses: dict[str, int], checked: list[Eqn]):
+    def __init__(self, table: Table, addresses: dict[str, int], checked: list[Step]):
         self.table, self.addresses, self.checked = table, addresses, checked
 
     def add_all(self, steps: Sequence[Step], find: Find) -> None:
@@ -67,10 +66,9 @@ class TableWriter:
     def _run(self, step: Step, x: Launch, operands: list[Operand]) -> Run:
         plan = x.plan
         if isinstance(x.kernel, IndexKernel) and x.kernel.checks:
-            assert step.eqn is not None
             plan = plan.copy()
             plan[CODE] = 1 + CODES * len(self.checked)
-            self.checked.append(step.eqn)
+            self.checked.append(step)
             operands.append(Operand(self.table.slots - 1, self.table.status))
         return Run(self.addresses[x.kernel.digest], plan, operands, x.scale)
 
