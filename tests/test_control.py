@@ -16,6 +16,7 @@ import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.ir.check import check
 from fxgrad.ir.program import Program
+from fxgrad.runtime import loops
 from fxgrad.testing.bits import assert_same_bits
 
 F = Callable[..., Any]
@@ -400,6 +401,23 @@ def test_residuals_on_tapes_are_few() -> None:
     program = fx.make_ir(fx.grad(f, (0, 1)))(draw(3, 3), draw(3))
     (forward,) = equations(program, "while_tape")
     assert [v.aval.shape for v in forward.params["body"].out_avals[1:] and forward.params["body"].outputs[1:]] == [(3,)]
+
+
+@pytest.mark.parametrize("patience", [0.0, 1e-4])
+def test_long_loops_are_compiled_on_the_way(patience: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside jit a loop that takes long is started again compiled, with the same bits."""
+
+    def f(x: Any, n: Any) -> Any:
+        h = fx.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, fnp.sin(c[1]) * 1.1), (0, x))[1]
+        return fnp.sum(fx.scan(lambda c, y: (c * 0.9 + y, None), h, fnp.stack([x, x, h]))[0])
+
+    x = draw(4)
+    with fx.disable_jit():
+        want = f(x, 40), fx.grad(f)(x, 40)
+    monkeypatch.setattr(loops, "PATIENCE", patience)
+    fx.clear_caches()
+    for _ in range(2):
+        same((f(x, 40), fx.grad(f)(x, 40)), want)
 
 
 # ---- cond --------------------------------------------------------------------------------------------------------------------

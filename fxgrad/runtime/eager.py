@@ -24,6 +24,7 @@ from fxgrad.primitives.base import Primitive, kernel_dtypes
 from fxgrad.runtime import background
 from fxgrad.runtime.buffers import Block
 from fxgrad.runtime.caches import on_clear
+from fxgrad.runtime.loops import control_call
 from fxgrad.runtime.matmul import product_call
 from fxgrad.runtime.tree import reduce_tree
 
@@ -152,7 +153,7 @@ def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Cal
     if prim.kind == "call":
         return _from_program(_call_runner(prim, params["program"]), len(outs))
     if prim.kind == "control":
-        run = _from_numpy(prim, params)
+        run = control_call(prim, avals, params, outs)
         return _from_program(lambda arrays: run(*arrays), len(outs))
     raise ValueError(f"primitive '{prim.name}' has unknown kind '{prim.kind}'")
 
