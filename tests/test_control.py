@@ -403,6 +403,48 @@ def test_residuals_on_tapes_are_few() -> None:
     assert [v.aval.shape for v in forward.params["body"].out_avals[1:] and forward.params["body"].outputs[1:]] == [(3,)]
 
 
+def test_pullbacks_hold_tapes() -> None:
+    """A pullback that outlives its forward pass keeps the tape; it may be batched, compiled, differentiated and called often."""
+
+    def f(x: Any) -> Any:
+        return fx.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, fnp.sin(c[1])), (0, x))[1]
+
+    x = draw(2)
+    slope = fx.grad(lambda v: fnp.sum(f(v)))(x)
+    _, pullback = fx.vjp(f, x)
+    same(fx.jacrev(f)(x), np.diag(slope))
+    same(fx.jit(fx.jacrev(f))(x), np.diag(slope))
+    same(fx.vmap(pullback)(np.eye(2))[0], np.diag(slope))
+    same(fx.jit(pullback)(np.ones(2))[0], slope)
+    same(fx.linearize(f, x)[1](np.ones(2)), slope)
+    np.testing.assert_allclose(fx.grad(lambda g: fnp.sum(pullback(g)[0] ** 2))(np.ones(2)), 2 * slope**2, rtol=1e-14)
+    np.testing.assert_allclose(fx.jacfwd(f)(x), np.diag(slope), rtol=1e-14)
+    for _ in range(40):
+        same(pullback(np.ones(2))[0], slope)
+
+
+def test_changes_in_place_in_bodies() -> None:
+    def body(i: Any, c: Any, x: Any) -> Any:
+        c = c.copy()
+        c[i % 3] = c[(i + 1) % 3] * 1.5 + x[0]
+        c[1:] += 0.5
+        return c.at[0].multiply(x[1])
+
+    def f(x: Any) -> Any:
+        return fnp.sum(fx.fori_loop(0, 5, lambda i, c: body(i, c, x), x))
+
+    def by_hand(x: Any) -> Any:
+        c = x
+        for i in range(5):
+            c = body(i, c, x)
+        return fnp.sum(c)
+
+    x = draw(3)
+    same(f(x), fx.jit(by_hand)(x))
+    np.testing.assert_allclose(fx.grad(f)(x), fx.grad(by_hand)(x), rtol=1e-14)  # x is read outside the loop too
+    same(fx.jit(fx.grad(f))(x), fx.grad(f)(x))
+
+
 @pytest.mark.parametrize("patience", [0.0, 1e-4])
 def test_long_loops_are_compiled_on_the_way(patience: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outside jit a loop that takes long is started again compiled, with the same bits."""
@@ -483,6 +525,9 @@ def test_forms_of_cond() -> None:
     f = fx.jit(lambda i, x: fx.switch(i, [fnp.sin, fnp.cos, lambda x: x * x], x))
     same([f(i, 0.3) for i in (-5, 0, 1, 2, 9)], [np.sin(0.3), np.sin(0.3), np.cos(0.3), 0.3 * 0.3, 0.3 * 0.3])
     same(fx.vmap(f, (0, None))(np.array([-5, 1, 9]), 0.3), np.array([np.sin(0.3), np.cos(0.3), 0.3 * 0.3]))
+    same(lax.add(np.ones(2), np.ones(2)), np.full(2, 2.0))
+    with pytest.raises(TypeError, match=r"lax.add got shapes"):  # by the builtin map, not by lax.map
+        lax.add(np.ones(2), np.ones(3))
     assert lax.cond is fx.cond and lax.switch is fx.switch and lax.scan is fx.scan
 
 
