@@ -146,7 +146,9 @@ def _dtypes(prim: Primitive) -> str:
 
 def _modes(prim: Primitive) -> str:
     """Which rules the declaration holds: f(orward), r(everse, of an equation linear in an operand), v(map)."""
-    return "".join(mark for mark, rule in (("f", prim._jvp), ("r", prim._transpose), ("v", prim._batch)) if rule)
+    return "".join(
+        mark for mark, rule in (("f", prim._jvp), ("r", prim._transpose or prim.transpose_onto), ("v", prim._batch)) if rule
+    )
 
 
 def _reference(prim: Primitive) -> str:

@@ -198,6 +198,29 @@ def test_random_bodies_compiled() -> None:
     same(fx.jit(gradient)(*args), gradient(*args))
 
 
+def test_sums_go_on_where_the_rest_of_the_program_left_them() -> None:
+    """A weight used before, in and after a loop or a branch: its gradient is summed in the order of plain Python's."""
+
+    def f(loop: F, choose: F) -> F:
+        def loss(w: Any, x: Any, xs: Any) -> Any:
+            h = fnp.tanh(w @ x)
+            h, _ = loop(lambda h, x: (fnp.sin(w @ h) + w @ x * w[0], None), h, xs)
+            h = choose(h[0] > -9.0, lambda h: w @ h * w[1], lambda h: h, h)
+            return fnp.sum(fnp.exp(w @ h) * w[1])
+
+        return loss
+
+    def plain(f: F, init: Any, xs: Any) -> Any:
+        for x in xs:
+            init = f(init, x)[0]
+        return init, None
+
+    args = draw(3, 3), draw(3), draw(5, 3)
+    want = fx.grad(f(plain, lambda p, a, b, h: a(h)))(*args)
+    same(fx.grad(f(fx.scan, fx.cond))(*args), want)
+    same(fx.jit(fx.grad(f(fx.scan, fx.cond)))(*args), want)
+
+
 def test_lengths_and_trees() -> None:
     carry, ys = fx.scan(lambda c, _: ({"a": c["a"] + 1}, (c["a"], None)), {"a": 1}, None, length=3)
     same((carry, ys), ({"a": np.int64(4)}, (np.array([1, 2, 3]), None)))
@@ -607,7 +630,7 @@ ERRORS: dict[str, tuple[F, type, list[str]]] = {
         ValueError, ["['a']", "['b']", "2", "3"]),
     "no length": (lambda: fx.scan(lambda c, x: (c, x), 0, None), ValueError, ["length=n"]),
     "wrong length": (lambda: fx.scan(lambda c, x: (c, x), 0, np.zeros(2), length=3), ValueError, ["length is 3"]),
-    "scalar xs": (lambda: fx.scan(lambda c, x: (c, x), 0, [1.0, 2.0]), ValueError, ["xs [0]", "np.asarray"]),
+    "scalar xs": (lambda: fx.scan(lambda c, x: (c, x), 0, [1.0, 2.0]), ValueError, ["xs[0]", "np.asarray"]),
     "traced length": (lambda: fx.jit(lambda n: fx.scan(lambda c, x: (c, x), 0, None, length=n))(3),
         TypeError, ["length", "fx.while_loop"]),
     "test": (lambda: fx.while_loop(lambda c: c, lambda c: c, np.ones(2)), TypeError, ["scalar bool", "(2,)", "np.any"]),

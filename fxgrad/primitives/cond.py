@@ -149,17 +149,20 @@ def _later_branch(half: Split, row: Sequence[tuple[str, int]], passed: Sequence[
     return Program([*inputs, *half.later.inputs[n:]], half.later.eqns, half.later.outputs, (), half.later.name)
 
 
-def _transpose(cts: Sequence[Any], inputs: Sequence[Any], *, branches: Branches) -> list:
+def _transpose_onto(cts: Sequence[Any], inputs: Sequence[Any], before: Sequence[Any], *, branches: Branches) -> list:
     index, operands = inputs[0], inputs[1:]
     linear = [isinstance(x, Linear) for x in operands]
     nonzero = [g is not None for g in cts]
-    backwards = [transpose(p, linear, nonzero) for p in branches]
-    wanted = _union([found for _, found in backwards])
+    wanted = _union([transpose(p, linear, nonzero)[1] for p in branches])
+    earlier = chosen(before[1:], linear)
+    begun = [w and g is not None for w, g in zip(wanted, earlier, strict=True)]
+    backwards = [transpose(p, linear, nonzero, begun) for p in branches]
     targets = [x.aval for x in operands if isinstance(x, Linear)]
     full = tuple(_filled(p, have, wanted, targets) for p, have in backwards)
-    given = [*others(operands, linear), *[g for g in cts if g is not None]]
+    given = [*others(operands, linear), *chosen(earlier, begun), *[g for g in cts if g is not None]]
     found = bind(cond, [index, *given], {"branches": full}) if any(wanted) else []
-    return [None, *spread(spread(found, wanted), linear)]
+    totals = [g if w else old for g, old, w in zip(spread(found, wanted), earlier, wanted, strict=True)]
+    return [None, *spread(totals, linear)]
 
 
 def _filled(program: Program, have: Flags, wanted: Flags, avals: Sequence[Aval]) -> Program:
@@ -245,7 +248,7 @@ cond = register(
             "Griewank, Walther (2008), ch. 4",
         ),
         jvp=_jvp,
-        transpose=_transpose,
+        transpose_onto=_transpose_onto,
         batch=_batch,
         numpy=_numpy,
         split=_split,

@@ -127,7 +127,7 @@ class Loop:
                 typ,
                 doc,
                 jvp=partial(_jvp, self),
-                transpose=partial(_transpose, self),
+                transpose_onto=partial(_transpose_onto, self),
                 batch=partial(_batch, self),
                 numpy=numpy,
                 split=partial(_split, self),
@@ -175,17 +175,26 @@ def _split(loop: Loop, eqn: Eqn, unknown: list[bool]) -> tuple[list[Eqn], Eqn, l
     return eqns, Eqn(loop.prim, [*head, *operands], how, halves.late_outputs, eqn.source), halves.late_outputs
 
 
-def _transpose(
-    loop: Loop, cts: Sequence[Any], inputs: Sequence[Any], *, body: Program, consts: int, carry: int, **how: Any
+def _transpose_onto(
+    loop: Loop,
+    cts: Sequence[Any],
+    inputs: Sequence[Any],
+    before: Sequence[Any],
+    *,
+    body: Program,
+    consts: int,
+    carry: int,
+    **how: Any,
 ) -> list:
     head, inputs = list(inputs[: loop.lead]), inputs[loop.lead :]
     none = [None] * loop.lead
-    vc, vs, vx = cut(inputs, consts, carry)
+    vc, _, vx = cut(inputs, consts, carry)
+    to_consts, to_init, to_xs = cut(before[loop.lead :], consts, carry)
     lc, lx = ([isinstance(v, Linear) for v in group] for group in (vc, vx))
     linear = [*lc, *[True] * carry, *lx]
     gs, gy = cut(cts, carry)
     if how.get("length") == 0:
-        return [*none, *[None] * consts, *gs, *[None] * len(vx)]
+        return [*none, *to_consts, *map(_sum, to_init, gs), *to_xs]
     y = [g is not None for g in gy]
 
     def arriving(s: Flags) -> list[list[bool]]:
@@ -195,7 +204,7 @@ def _transpose(
     ac, found_s, ax = arriving(s)
     early = _handed_on(body, consts, carry, s, y) if "length" in how else [-1] * len(y)
     back = _backward_body(body, consts, carry, (lc, lx), (s, y), ac, early)
-    start = [negative_zeros(v.aval) for v in chosen(vc, ac)]
+    start = [negative_zeros(v.aval) if g is None else g for v, g in chosen(list(zip(vc, to_consts, strict=True)), ac)]
     state = [negative_zeros(a) if g is None else g for g, a in zip(gs, body.out_avals, strict=False)]
     gy, first = _earlier(gy, state, early, **how)
     operands = [*head, *others(vc, lc), *start, *chosen(first, s), *others(vx, lx), *chosen(gy, y)]
@@ -203,9 +212,13 @@ def _transpose(
     counts = {"consts": len(lc) - sum(lc), "carry": len(start) + sum(s)}
     outs = bind(loop.prim, operands, {"body": back, **counts, **turned})
     fc, fs, fx = cut(outs, sum(ac), sum(s))
-    to_init = [g if f else None for g, f in zip(spread(fs, s), found_s, strict=True)]
-    to_init = [g if isinstance(v, Linear) else None for g, v in zip(to_init, vs, strict=True)]
-    return [*none, *spread(fc, ac), *to_init, *spread(fx, ax)]
+    from_init = [g if f else None for g, f in zip(spread(fs, s), found_s, strict=True)]
+    sums = [g if a else old for g, old, a in zip(spread(fc, ac), to_consts, ac, strict=True)]
+    return [*none, *sums, *map(_sum, to_init, from_init), *map(_sum, to_xs, spread(fx, ax))]
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return add_tangents([a, b])
 
 
 def _batch(
