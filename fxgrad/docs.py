@@ -130,6 +130,8 @@ def _dtypes(prim: Primitive) -> str:
     operands, _ = _signature(prim)
     if prim.kind in ("call", "control") or prim.name == "custom_vjp_linear":
         return "its program's"
+    if prim.name.startswith("tape_") or prim.name == "no_tape":
+        return "tape"
     if not operands or (prim.kind == "view" and prim.name not in ("real", "imag")):
         return "all"
     taken = {short_name(d) for d in DTYPES if _takes(prim, d)}
@@ -144,7 +146,9 @@ def _dtypes(prim: Primitive) -> str:
 
 def _modes(prim: Primitive) -> str:
     """Which rules the declaration holds: f(orward), r(everse, of an equation linear in an operand), v(map)."""
-    return "".join(mark for mark, rule in (("f", prim._jvp), ("r", prim._transpose), ("v", prim._batch)) if rule)
+    return "".join(
+        mark for mark, rule in (("f", prim._jvp), ("r", prim._transpose or prim.transpose_onto), ("v", prim._batch)) if rule
+    )
 
 
 def _reference(prim: Primitive) -> str:
@@ -200,10 +204,11 @@ of `fxgrad.numpy` are written with them.
 
 def ops_page() -> str:
     """docs/ops.md."""
+    found = modules()  # loaded before what they declare is counted
     parts = [OPS_HEAD.format(count=len(REGISTRY))]
     head = ("Operation", "Forward", "Backward", "Derivation", "Dtypes", "Runs as", "Rules")
     shown: list[Primitive] = []
-    for module in modules():
+    for module in found:
         prims = declared(module)
         if not prims:
             continue

@@ -87,6 +87,51 @@ def _along(name: str, f: Callable, oracle: Callable, domain: tuple[float, float]
     return Case(name, f, oracle, [((3,),), ((2, 3),), ((2, 3, 4),), ((70,),), ((2, 1),)], [domain], **more)
 
 
+def _scan_oracle(x: np.ndarray) -> np.ndarray:
+    c, ys = np.zeros_like(x[0]), []
+    for y in x:
+        c, z = c * x.dtype.type(0.5) + np.sin(y), c * y
+        ys.append(z)
+    return np.stack(ys)
+
+
+def _cond_oracle(x: np.ndarray) -> np.ndarray:
+    return np.sin(x) if x[0] > 0 else x * x
+
+
+def _while(x: Any) -> Any:
+    """x**8, the test a value that depends on nothing traced."""
+    return fx.while_loop(lambda c: c[1] < 3, lambda c: (c[0] * c[0], c[1] + 1), (x, 0))[0]
+
+
+def _while_oracle(x: np.ndarray) -> np.ndarray:
+    return ((x * x) * (x * x)) * ((x * x) * (x * x))
+
+
+def _tape_in_branch(x: Any) -> Any:
+    return fx.cond(x[0] > 0, _while, lambda y: y, x)
+
+
+def _tapes(x: Any) -> Any:
+    """What transforms do with tapes, one after the other: here by hand, so that the laws see each."""
+    from fxgrad.primitives import tape
+    from fxgrad.primitives.control import tape_scan, while_tape
+
+    test = fx.parse_ir("program p(c: f64[3], i: i64[]) { t: bool[] = lt i 2:i64 return t }")
+    body = fx.parse_ir(
+        "program p(c: f64[3], i: i64[]) { s: f64[3] = sin c d: f64[3] = add c c j: i64[] = add i 1:i64 return d, j, s }"
+    )
+    _, _, turns, sines = while_tape(x, np.int64(0), cond=test, body=body, cond_consts=0, body_consts=0)
+    twice = tape.tape_total(tape.tape_batch(sines, repeats=2, axis=0), repeats=2, axis=0)
+    thrice = tape.tape_batch(tape.tape_add(twice, sines), repeats=2, axis=0)
+    add_up = fx.parse_ir(
+        "program p(c: f64[3], s: f64[3], t: f64[2,3]) "
+        "{ u: f64[3] = sum[axes=(0,)] t v: f64[3] = add u s w: f64[3] = add c v x: f64[3] = sub w s y: f64[3] = sub x s "
+        "return y }"
+    )
+    return tape_scan(turns, fnp.zeros_like(x), sines, thrice, body=add_up, consts=0, carry=1, reverse=False)
+
+
 E = elementwise
 CASES: list[Case] = [
     # ---- elementwise, unary
@@ -339,6 +384,20 @@ CASES: list[Case] = [
     # ---- calls
     _along("jit_call", fx.jit(lambda x: fnp.sin(x) * x), lambda x: np.sin(x) * x, rtol=16),
     _along("checkpoint", fx.checkpoint(lambda x: fnp.sin(fnp.sin(x))), lambda x: np.sin(np.sin(x)), rtol=16),
+    # ---- control flow
+    _along(
+        "scan",
+        lambda x: fx.scan(lambda c, y: (c * 0.5 + fnp.sin(y), c * y), fnp.zeros_like(x[0]), x)[1],
+        _scan_oracle,
+        rtol=16,
+        extra={"leading": True},
+    ),
+    Case(
+        "cond", lambda x: fx.cond(x[0] > 0, fnp.sin, lambda y: y * y, x), _cond_oracle, [((3,),), ((2,),)], [(0.2, 2.0)], rtol=16
+    ),
+    Case("while_loop", _while, _while_oracle, [((3,),), ((2, 3),), ((0,),)], [(0.5, 1.2)], rtol=64),
+    Case("tapes", _tapes, lambda x: 5 * (np.sin(x) + np.sin(2 * x)), [((3,),)], [(0.5, 1.2)], dtypes=("float64",), rtol=64),
+    Case("no_tape", _tape_in_branch, _while_oracle, [((3,),)], [(0.5, 1.2)], rtol=64),
     _along("stop_gradient", lambda x: x * fx.stop_gradient(x * 0 + 2.0), lambda x: x * 2.0),
 ]
 

@@ -403,7 +403,7 @@ def test_control_flow_on_unknown_values(transform: F) -> None:
         what="cannot use a traced bool[] as a Python bool",
         line="if np.sum(x) > 0.1:",
         why="the value is not known yet, only its shape and dtype",
-        fix=["np.where("],
+        fix=["np.where(", "fx.cond("],
     )
 
 

@@ -7,6 +7,8 @@ the program being built. The fields:
     jvp(primals, tangents, **params) -> (outs, tangents_out)            None is the symbolic zero tangent
     transpose(cts, inputs, **params) -> list                            one cotangent per input, None where there is none;
                                                                         linear inputs arrive as `Linear(aval)`
+    transpose_onto(cts, inputs, before, **params) -> list               in place of transpose: what the inputs have received
+                                                                        `before`, and on top of it what comes from here
     batch(size, args, batched, **params) -> (outs, batched_outs)        the batch axis is always axis 0
     body(k, *values, **params) -> value                                 kernel body in the language `k` (fxgrad.kernels)
     numpy(*arrays, **params)                                            NumPy evaluation with the bits of `body`
@@ -69,6 +71,7 @@ class Primitive:
         *,
         jvp: Callable | None = None,
         transpose: Callable | None = None,
+        transpose_onto: Callable | None = None,
         batch: Callable | None = None,
         body: Callable | None = None,
         numpy: Callable | None = None,
@@ -84,6 +87,7 @@ class Primitive:
         self.exact_parts = False
         self.name, self.kind, self.typ, self.doc = name, kind, typ, doc
         self._jvp, self._transpose, self._batch = jvp, transpose, batch
+        self.transpose_onto = transpose_onto
         self.body, self.numpy, self.expand, self.prune, self.split = body, numpy, expand, prune, split
         self.supports = supports or kernel_dtypes  # whether the kernel body takes these operands
         self.identity = identity  # of a reduction's combine body

@@ -19,11 +19,12 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, programs_in
-from fxgrad.ir.types import Aval, Lit, Var
+from fxgrad.ir.types import TAPE, Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
 from fxgrad.runtime import background
 from fxgrad.runtime.buffers import Block
 from fxgrad.runtime.caches import on_clear
+from fxgrad.runtime.loops import control_call
 from fxgrad.runtime.matmul import product_call
 from fxgrad.runtime.tree import reduce_tree
 
@@ -157,7 +158,7 @@ def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Cal
     if prim.kind == "call":
         return _from_program(_call_runner(prim, params["program"]), len(outs))
     if prim.kind == "control":
-        run = _from_numpy(prim, params)
+        run = control_call(prim, avals, params, outs)
         return _from_program(lambda arrays: run(*arrays), len(outs))
     raise ValueError(f"primitive '{prim.name}' has unknown kind '{prim.kind}'")
 
@@ -507,7 +508,8 @@ class Runner:
         self._compiled: dict[tuple, Callable[..., list]] = {}
         self._runs, self._seconds = 0, 0.0  # op by op
         self._due: float
-        self._due, self._due_seconds = (HOT, HOT_SECONDS) if len(program.eqns) > 1 else _NEVER
+        compiles = len(program.eqns) > 1 and not any([a.aval.dtype == TAPE for a in (*program.inputs, *program.outputs)])
+        self._due, self._due_seconds = (HOT, HOT_SECONDS) if compiles else _NEVER
         self._scalars = any([v.aval.shape == () for v in program.inputs])  # which may come as NumPy scalars
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:

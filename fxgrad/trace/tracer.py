@@ -197,7 +197,7 @@ class Tracer:
         return bool(
             self._known(
                 "a Python bool",
-                "Use np.where(test, a, b), or move the test out of the transformed function.",
+                "Use np.where(test, a, b) or fx.cond(test, f, g, *operands), or move the test out of the transformed function.",
             )
         )
 

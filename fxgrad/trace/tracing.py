@@ -17,7 +17,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.ir.program import Eqn, Program, dce
-from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.ir.types import TAPE, Atom, Aval, Lit, Var
 from fxgrad.primitives import base
 from fxgrad.primitives.base import Primitive
 from fxgrad.runtime.stale import glance, reachable
@@ -130,7 +130,7 @@ class Trace:
         found = self.captured.get(identity(x))
         if found is not None:
             return found
-        if not isinstance(x, (Tracer, np.ndarray)):
+        if not isinstance(x, (Tracer, np.ndarray)) and getattr(x, "dtype", None) != TAPE:
             raise errors.FxTypeError(
                 f"a primitive got a {type(x).__name__}",
                 why="Primitives take arrays, NumPy scalars and traced values.",
