@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.numpy.core import add_methods
-from fxgrad.trace.mutation import copied, into, note_ravel, note_reshape, note_view
+from fxgrad.trace.mutation import check_out, copied, into, note_ravel, note_reshape, note_view
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
@@ -198,7 +198,9 @@ def _with_out(f: Function) -> Function:
         if kwargs:
             out = kwargs.pop("out", None)
             if out is not None:
-                return into(out, f(*args, **kwargs), f"np.{f.__name__}(..., out=...)")
+                what = f"np.{f.__name__}(..., out=...)"
+                check_out(out, what)
+                return into(out, f(*args, **kwargs), what)
         return f(*args, **kwargs)
 
     return function

@@ -34,6 +34,7 @@ from fxgrad.trace.tracing import current_trace, leaked, recording_in
 
 __all__ = [
     "assign",
+    "check_out",
     "copied",
     "in_memory",
     "into",
@@ -314,7 +315,7 @@ def into(out: Any, result: Any, what: str, broadcast: bool = False) -> Any:
         if not isinstance(out, np.ndarray):
             raise TypeError("return arrays must be of ArrayType")
         if type(result) is Tracer:
-            raise refuse_plain(what, f"Use the value it returns: y = {what.replace('..., out=...', '...')}.")
+            raise _refuse_out(what)
     shape = np.shape(result)
     if out.shape != shape and not (broadcast and _fits(shape, out.shape)):
         raise _wrong_shape(out.shape, shape)
@@ -323,6 +324,18 @@ def into(out: Any, result: Any, what: str, broadcast: bool = False) -> Any:
     else:
         np.copyto(out, result, casting="same_kind")
     return out
+
+
+def check_out(out: Any, what: str) -> None:
+    """Refuse a plain out= inside a trace, before anything is computed."""
+    if current_trace() is not None:
+        for o in out if isinstance(out, tuple) else (out,):
+            if o is not None and type(o) is not Tracer:
+                raise _refuse_out(what)
+
+
+def _refuse_out(what: str) -> errors.MutationError:
+    return refuse_plain(what, f"Use the value it returns: y = {what.replace('..., out=...', '...')}.")
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
