@@ -12,6 +12,7 @@ __all__ = [
     "ConcretizationError",
     "FxError",
     "FxIndexError",
+    "FxLinAlgError",
     "FxOverflowError",
     "FxTypeError",
     "FxValueError",
@@ -131,6 +132,10 @@ def too_large(what: str, value: int) -> FxOverflowError:
 
 class FxIndexError(FxError, IndexError):
     """An index out of bounds."""
+
+
+class FxLinAlgError(FxValueError, np.linalg.LinAlgError):
+    """A matrix that a decomposition or a solver cannot take: not square, singular, not positive definite."""
 
 
 class ConcretizationError(FxTypeError):

@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad import lax_linalg as linalg  # noqa: F401
+from fxgrad.control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from fxgrad.numpy import elementwise as _ew
 from fxgrad.numpy.core import as_dtype, canonical_axis, key_of, operand, result_type, static_shape, tensor
+from fxgrad.primitives import complex as _cx
 from fxgrad.primitives import dot as _d
 from fxgrad.primitives import elementwise as _e
 from fxgrad.primitives import reduce as _r
 from fxgrad.primitives import shape as _s
 from fxgrad.primitives import transcendental as _tr
 from fxgrad.primitives.call import stop_gradient as _stop_gradient
+
+control_flow = (associative_scan, cond, fori_loop, map, scan, switch, while_loop)
 
 # ---- elementwise -------------------------------------------------------------------------------------------------------
 
@@ -58,6 +63,10 @@ _NAMES = {
     "asin": _tr.asin,
     "atan": _tr.atan,
     "atan2": _tr.atan2,
+    "complex": _cx.complex_,
+    "conj": _cx.conj,
+    "imag": _cx.imag,
+    "real": _cx.real,
     "bitwise_and": _e.and_,
     "bitwise_not": _e.not_,
     "bitwise_or": _e.or_,

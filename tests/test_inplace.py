@@ -783,7 +783,9 @@ def filled(y: Any, x: Any) -> Any:
     return y
 
 
-@pytest.mark.parametrize("transform", [fx.grad, fx.jit, fx.checkpoint, lambda f: lambda x: fx.vmap(f)(x[None])])
+@pytest.mark.parametrize(
+    "transform", [fx.grad, fx.jit, lambda f: fx.grad(fx.checkpoint(f)), lambda f: lambda x: fx.vmap(f)(x[None])]
+)
 def test_53_plain_arrays_never_lose_a_traced_value(transform: F) -> None:
     def element(x: Any) -> Any:
         a = np.zeros(3)
@@ -812,6 +814,24 @@ def test_53_plain_arrays_never_lose_a_traced_value(transform: F) -> None:
     if transform is fx.jit:
         with pytest.raises(fx.MutationError, match="a plain NumPy array"):
             transform(masked)(x3)
+
+
+def test_arguments_that_are_not_differentiated() -> None:
+    """Their copies may be written to, their values may go into plain arrays, they themselves may not change."""
+
+    def f(x: Any, start: Any, *, weight: Any) -> Any:
+        u = start.copy()
+        u[1:] += x[1:] * weight[1:]
+        plain = np.zeros(3)
+        plain[0] = start[0]
+        plain += np.asarray(weight)
+        return np.sum(u * plain)
+
+    start, weight = np.array([2.0, 3.0, 4.0]), np.array([5.0, 6.0, 7.0])
+    np.testing.assert_array_equal(fx.grad(f)(x3, start, weight=weight), [0.0, 36.0, 49.0])
+    with pytest.raises(fx.MutationError, match="argument of the transformed function"):
+        fx.grad(lambda x, y: y.__setitem__(0, x[0]))(x3, start)
+    np.testing.assert_array_equal(start, [2.0, 3.0, 4.0])
 
 
 def test_52_buffers_of_the_namespace() -> None:

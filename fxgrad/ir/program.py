@@ -77,6 +77,18 @@ class Program:
             self._key = (*row, *[number[a] if type(a) is Var else a for a in self.outputs])
         return self._key
 
+    @property
+    def places(self) -> tuple:
+        """Where the equations come from that may raise when they run, which their errors name, in order."""
+        found: list[Any] = []
+        for eqn in self.eqns:
+            if eqn.prim.raises:
+                found.append(eqn.source)
+            elif eqn.prim.kind in ("call", "control"):
+                for inner in subprograms(eqn):
+                    found += inner.places
+        return tuple(found)
+
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Program) and self.key == other.key)
 
@@ -117,7 +129,16 @@ def _rebuild(parse: Callable[[str], Program], text: str, consts: tuple) -> Progr
 
 def subprograms(eqn: Eqn) -> Iterable[Program]:
     """The programs an equation carries in its params."""
-    return (p for p in eqn.params.values() if isinstance(p, Program))
+    return programs_in(eqn.params)
+
+
+def programs_in(params: dict[str, Any]) -> Iterable[Program]:
+    """The programs among the values of params, and in tuples there."""
+    for value in params.values():
+        if isinstance(value, Program):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (p for p in value if isinstance(p, Program))
 
 
 def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program:
@@ -127,17 +148,19 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program
     )
     live: set[Var] = {o for o in outputs if type(o) is Var}
     kept: list[Eqn] = []
+    pruned = False
     for eqn in reversed(program.eqns):
         used = len(live.intersection(eqn.outputs))
         if not used:
             continue
         if eqn.prim.prune is not None and used < len(eqn.outputs):
-            eqn = eqn.prim.prune(eqn, [v in live for v in eqn.outputs])
+            before, eqn = eqn, eqn.prim.prune(eqn, [v in live for v in eqn.outputs])
+            pruned = pruned or eqn is not before
         kept.append(eqn)
         for a in eqn.inputs:
             if type(a) is Var:
                 live.add(a)
-    if len(kept) == len(program.eqns) and len(outputs) == len(program.outputs):
+    if not pruned and len(kept) == len(program.eqns) and len(outputs) == len(program.outputs):
         return program
     return Program(program.inputs, kept[::-1], outputs, program.consts, program.name)
 

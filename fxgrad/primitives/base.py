@@ -11,11 +11,13 @@ the program being built. The fields:
     body(k, *values, **params) -> value                                 kernel body in the language `k` (fxgrad.kernels)
     numpy(*arrays, **params)                                            NumPy evaluation with the bits of `body`
     expand(*values, **params) -> list                                   definition through other primitives
+    parts(*values, **params) -> list                                    definition on complex operands through real ones
     prune(eqn, used) -> Eqn                                             drop unused outputs and what only they need
     split(eqn, unknown) -> (known eqns, later eqn, later outputs)       partial evaluation of an equation that carries a program
 
 `kind` tells the compiler how the operation may be lowered: "map" and "reduce" have kernel bodies and fuse, "view" rearranges
-without arithmetic, "host" is a NumPy call, "call" carries programs, "expand" is replaced by its definition.
+without arithmetic, "host" is a NumPy call, "call" carries programs, "control" runs them conditionally or repeatedly, "expand" is
+replaced by its definition.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.ir.types import Aval, Var, aval_of
+from fxgrad.ir.types import TAPE, Aval, Var, aval_of
 
 if TYPE_CHECKING:
     from fxgrad.ir.program import Eqn
@@ -76,13 +78,17 @@ class Primitive:
         supports: Callable[[Sequence[Aval]], bool] | None = None,
         identity: Callable[[np.dtype], Any] | None = None,
         cheap: bool = True,
+        raises: bool = False,
     ):
+        self.parts: Callable | None = None  # declared in primitives/complex.py; `numpy` has its bits if `exact_parts`
+        self.exact_parts = False
         self.name, self.kind, self.typ, self.doc = name, kind, typ, doc
         self._jvp, self._transpose, self._batch = jvp, transpose, batch
         self.body, self.numpy, self.expand, self.prune, self.split = body, numpy, expand, prune, split
         self.supports = supports or kernel_dtypes  # whether the kernel body takes these operands
         self.identity = identity  # of a reduction's combine body
         self.cheap = cheap  # recomputing costs less than a trip to memory
+        self.raises = raises  # values can make it fail, so its error needs the user's line
         self._types: dict[tuple, list[Aval]] = {}
 
     def __repr__(self) -> str:
@@ -91,13 +97,19 @@ class Primitive:
     def __reduce__(self) -> tuple:
         return lookup, (self.name,)
 
+    def definition(self, avals: Sequence[Aval], outs: Sequence[Aval]) -> Callable | None:
+        """What defines the operation on these operands through other primitives, if it is not one that is evaluated."""
+        if self.kind == "expand":
+            return self.expand
+        return self.parts if self.parts is not None and any([a.dtype.kind == "c" for a in (*avals, *outs)]) else None
+
     def __call__(self, *args: Any, **params: Any) -> Any:
         outs = bind(self, args, params)
         return outs[0] if len(outs) == 1 else outs
 
     def types(self, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
         """What `typ` answers, remembered: tracing asks for every equation."""
-        if self.kind == "call":  # whose parameters hold programs, which must not be kept alive here
+        if self.kind in ("call", "control"):  # whose parameters hold programs, which must not be kept alive here
             return self.typ(*avals, **params)
         key = (*avals, *params.items()) if params else tuple(avals)
         try:
@@ -189,6 +201,10 @@ def zeros(aval: Aval) -> Any:
     from fxgrad.primitives.shape import broadcast
     from fxgrad.trace.tracing import current_trace
 
+    if aval.dtype == TAPE:
+        from fxgrad.primitives.tape import no_tape
+
+        return no_tape(shape=aval.shape)
     zero = aval.dtype.type(0)
     if not aval.shape:
         return zero
@@ -202,13 +218,22 @@ def instantiate(tangent: Any, aval: Aval) -> Any:
 
 def add_tangents(terms: Sequence[Any]) -> Any:
     """Sum of tangents, in order; None if all are symbolic zeros."""
-    from fxgrad.primitives.elementwise import add
-
     total = None
     for t in terms:
         if t is not None:
-            total = t if total is None else add(total, t)
+            total = t if total is None else plus(total, t)
     return total
+
+
+def plus(a: Any, b: Any) -> Any:
+    """The sum of two tangents or cotangents, which may be tapes."""
+    from fxgrad.primitives.elementwise import add
+
+    if a.dtype == TAPE:
+        from fxgrad.primitives.tape import tape_add
+
+        return tape_add(a, b)
+    return add(a, b)
 
 
 def type_error(prim: str, avals: Sequence[Aval], why: str) -> errors.FxTypeError:
@@ -248,7 +273,10 @@ def _elementwise_typ(name: str, result: str, operands: str) -> Callable[..., lis
 
 
 def batch_elementwise(prim: Callable[[], Primitive]) -> Callable:
-    """Operands without the batch axis are broadcast along it. A scalar, which met any shape before, meets any shape still."""
+    """Operands without the batch axis are broadcast along it; a literal meets any shape.
+
+    A scalar variable does not: its cotangent, in the shape of the result, would not be summed to the scalar's.
+    """
 
     def rule(size: int, args: Sequence[Any], batched: Sequence[bool], **params: Any) -> tuple[list, list[bool]]:
         from fxgrad.primitives.shape import add_batch_axis, broadcast
@@ -260,7 +288,7 @@ def batch_elementwise(prim: Callable[[], Primitive]) -> Callable:
             if b:
                 together.append(a if len(s) == len(full) else broadcast(a, shape=full, dims=(0,)))
             else:
-                together.append(add_batch_axis(a, size) if s else a)
+                together.append(a if isinstance(a, np.generic) else add_batch_axis(a, size))
         return [prim()(*together, **params)], [True]
 
     return rule
@@ -275,7 +303,7 @@ def batch_together(size: int, args: Sequence[Any], batched: Sequence[bool]) -> l
 
 def elementwise(
     name: str,
-    body: Callable,
+    body: Callable | None,
     doc: Doc,
     *,
     partials: Sequence[Callable | None] | None,
@@ -315,7 +343,7 @@ def elementwise(
         batch=batch_elementwise(lambda: prim),
         body=body,
         numpy=numpy,
-        supports=supports or (float_kernels if operands == "f" else None),
+        supports=supports or (float_kernels if operands in ("f", "fc", "c") else None),
         cheap=cheap,
     )
     return register(prim)

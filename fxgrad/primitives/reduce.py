@@ -308,6 +308,14 @@ def _cumprod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, 
     return [y], [linear_recurrence(lin_mul(t, _before(y, axis, reverse, y.dtype.type(1))), x, axis=axis, reverse=reverse)]
 
 
+def _cumprod_numpy(x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
+    if x.dtype.kind == "c":
+        from fxgrad.kernels.scan import running_product
+
+        return running_product(x, axis, reverse)
+    return _accumulate(np.multiply)(x, axis=axis, reverse=reverse)
+
+
 cumprod = register(
     Primitive(
         "cumprod",
@@ -316,7 +324,7 @@ cumprod = register(
         Doc("running product along an axis", "a linear recurrence from the other end, without division", "product rule"),
         jvp=_cumprod_jvp,
         batch=_along_batch(lambda: cumprod),
-        numpy=_accumulate(np.multiply),
+        numpy=_cumprod_numpy,
     )
 )
 
@@ -398,5 +406,37 @@ logsumexp = register(
         jvp=_logsumexp_jvp,
         batch=_reduce_batch(lambda: logsumexp),
         expand=_logsumexp_expand,
+    )
+)
+
+# ---- softmax ---------------------------------------------------------------------------------------------------------
+
+
+def _softmax_expand(x: Any, *, axes: Axes) -> list:
+    """exp(x - max)/sum(exp(x - max)); entries of -inf are 0, and a row of nothing else is 0/0."""
+    zero = x.dtype.type(0)
+    low = eq(x, x.dtype.type(-np.inf))
+    shifted = sub(select(low, zero, x), spread(max_(x, axes=axes), x.shape, axes))
+    terms = select(low, zero, exp(shifted))
+    return [div(terms, spread(sum_(terms, axes=axes), x.shape, axes))]
+
+
+def _softmax_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) -> tuple[list, list]:
+    """y*(t - sum(y*t)): one division an element, where the derivative of the quotient has two."""
+    x, t = primals[0], tangents[0]
+    y = softmax(x, axes=axes)
+    along = spread(sum_(lin_mul(t, y), axes=axes), x.shape, axes)
+    return [y], [lin_mul(sub(t, along), y)]
+
+
+softmax = register(
+    Primitive(
+        "softmax",
+        "expand",
+        lambda x, *, axes: [x],
+        Doc("exp(x)/sum(exp(x)) over axes", "y * (g - sum(y*g))", "Bridle (1990)"),
+        jvp=_softmax_jvp,
+        batch=lambda size, args, batched, *, axes: ([softmax(args[0], axes=tuple(a + 1 for a in axes))], [True]),
+        expand=_softmax_expand,
     )
 )

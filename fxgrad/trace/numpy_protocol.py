@@ -95,10 +95,10 @@ def _ufunc_function(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _unsupported(spelling: str, name: str, available: Any) -> errors.UnsupportedError:
-    from fxgrad.numpy.missing import hint
+    from fxgrad.numpy.missing import hint, reason
 
     return errors.UnsupportedError(
-        f"{spelling}.{name} is not supported for traced values", why="fxgrad has no rule for it (yet).", fix=hint(name, available)
+        f"{spelling}.{name} is not supported for traced values", why=reason(name)[0], fix=hint(name, available)
     )
 
 
@@ -184,6 +184,8 @@ def _function(func: Any) -> Callable[..., Any]:
     where = (
         fnp.linalg
         if module.startswith("numpy.linalg")
+        else fnp.fft
+        if module.startswith("numpy.fft")
         else fnp
         if module in ("numpy", "numpy.lib", "numpy._core.multiarray")
         else None
@@ -191,27 +193,5 @@ def _function(func: Any) -> Callable[..., Any]:
     found = None if where is None else vars(where).get(name)
     if found is None:
         spelling = module if module.startswith("numpy.") else "np"
-        if name in _PLAIN:
-            return _PLAIN[name]
         raise _unsupported(spelling.replace("numpy.", "np."), name, vars(where or fnp))
     return found
-
-
-def _same_memory(a: Any, b: Any) -> bool:
-    """Whether one is the other, or they are views of one array."""
-    from fxgrad.trace.mutation import memory_of
-
-    return a is b or (memory_of(a) is not None and memory_of(a) is memory_of(b))
-
-
-_can_cast: Any = np.can_cast
-_PLAIN: dict[str, Callable[..., Any]] = {
-    "may_share_memory": lambda a, b, *rest: _same_memory(a, b),
-    "shares_memory": lambda a, b, *rest: _same_memory(a, b),
-    "array_repr": lambda a, *rest, **kw: repr(a),
-    "array_str": lambda a, *rest, **kw: str(a),
-    "array2string": lambda a, *rest, **kw: str(a),
-    "common_type": lambda *args: np.common_type(*[np.empty(0, a.dtype) for a in args]),
-    "min_scalar_type": lambda a: a.dtype,
-    "can_cast": lambda a, to, casting="safe": _can_cast(getattr(a, "dtype", a), to, casting),
-}

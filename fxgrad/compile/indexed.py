@@ -1,0 +1,101 @@
+"""Reading and writing at positions known when the program runs: gather, scatter and windows as steps of the native program.
+
+An array that is written to is copied first; the copy falls away where the array dies there (`plan.py`), and then a write costs
+what it writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fxgrad.compile.fuse import Analysis
+from fxgrad.compile.kernelize import Launch
+from fxgrad.compile.layout import collapse, contiguous, grain
+from fxgrad.compile.operands import Operands
+from fxgrad.ir.program import Eqn
+from fxgrad.ir.types import Atom, Lit, Var
+from fxgrad.kernels.indexed import DIMS, IndexKernel
+
+if TYPE_CHECKING:
+    from fxgrad.compile.lower import Step
+
+__all__ = ["index_steps"]
+
+
+def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
+    """The steps of an equation; None if its boxes are too jagged for a kernel."""
+    window = eqn.prim.name.startswith("dynamic")
+    reads = eqn.prim.name in ("gather", "dynamic_slice")
+    x, (out,) = eqn.inputs[0], eqn.outputs
+    indices = eqn.inputs[1 if reads else 2 :]
+    update: Atom = out if reads else eqn.inputs[1]
+    if not update.aval.size:
+        return None
+    axes = tuple(range(x.aval.ndim)) if window else eqn.params["axes"]
+    operands = Operands(a, "it is written to" if not reads else "indices are read in order")
+    found: Atom | None = None
+    if reads:
+        root, source = a.access(x)
+        if not isinstance(root, Var):
+            return None
+        target = contiguous(out.aval.shape, out.aval.dtype.itemsize)
+    else:
+        root, source = out, contiguous(out.aval.shape, out.aval.dtype.itemsize)
+        found, target = a.access(update)
+        if not isinstance(found, Var):
+            found, target = operands.take(update).root, contiguous(update.aval.shape, update.aval.dtype.itemsize)
+    count = 0 if window else indices[0].aval.ndim
+    units = math.prod(target.shape[:count])
+    box = target.shape[count:]
+    inside = source.strides if window else tuple(s for d, s in enumerate(source.strides) if d not in axes)
+    sizes, (x_strides, u_strides) = collapse(box, [inside, target.strides[count:]])
+    unit_sizes, (unit,) = collapse(target.shape[:count], [target.strides[:count]])
+    if len(sizes) > DIMS or len(unit_sizes) > 1:
+        return None
+    pad = DIMS - len(sizes)
+    lengths = [source.shape[d] - (box[k] - 1 if window else 0) for k, d in enumerate(axes)]
+    fixed = [_position(a.access(i)[0], n, window) for i, n in zip(indices, lengths, strict=True)]
+    start = source.offset + sum(p * source.strides[d] for p, d in zip(fixed, axes, strict=True) if p is not None)
+    moving = [k for k, p in enumerate(fixed) if p is None]
+    taken = [operands.take(indices[k]) for k in moving]
+    per = math.prod(sizes)
+    plan = [units, grain(per) if reads else 0, 0, start, target.offset, unit[0] if unit else 0]
+    plan += [*(1,) * pad, *sizes, *(0,) * pad, *x_strides, *(0,) * pad, *u_strides]
+    for k, g in zip(moving, taken, strict=True):
+        i = indices[k].aval
+        plan += [g.offset, i.dtype.itemsize if i.size > 1 else 0, lengths[k], source.strides[axes[k]]]
+    what = "take" if reads else "add" if eqn.params.get("mode") == "add" else "put"
+    kernel = IndexKernel(what, x.aval.dtype, [indices[k].aval.dtype for k in moving], window)
+    moved = units * per * x.aval.dtype.itemsize
+    counts = moved + sum(i.aval.nbytes for i in indices), moved, units * per if what == "add" else 0
+    roots = [g.root for g in taken]
+    if reads:
+        launch = Launch(kernel, np.array(plan, np.int64), [root, *roots], [out], *counts)
+    else:
+        assert isinstance(found, Var)
+        operands.write(*a.access(x), out)
+        launch = Launch(kernel, np.array(plan, np.int64), [out, found, *roots], [], *counts, why="after the copy")
+    return [*operands.steps, _step(launch, eqn, why, moving)]
+
+
+def _position(index: Atom, length: int, clamps: bool) -> int | None:
+    """The place along its axis to which an index leads that is a number, if it is one."""
+    if not isinstance(index, Lit):
+        return None
+    i = int(index.value)
+    if clamps:
+        return min(max(i, 0), length - 1)
+    i += length if i < 0 else 0
+    return i if 0 <= i < length else None
+
+
+def _step(launch: Launch, eqn: Eqn, why: Sequence[str], moving: Sequence[int]) -> Step:
+    from fxgrad.compile.lower import kernel_step
+
+    step = kernel_step(launch, eqn.prim.name, why)
+    step.eqn, step.checked = eqn, [eqn.params["axes"][k] for k in moving] if "axes" in eqn.params else []
+    return step
