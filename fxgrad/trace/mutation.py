@@ -24,6 +24,7 @@ from fxgrad.trace.steps import (
     Replay,
     Step,
     append_step,
+    c_strides,
     is_contiguous,
     steps_of,
     strides_along,
@@ -40,6 +41,7 @@ __all__ = [
     "into",
     "is_array",
     "is_contiguous_handle",
+    "is_fortran_handle",
     "memory_of",
     "note_ravel",
     "note_reshape",
@@ -95,6 +97,12 @@ def is_contiguous_handle(x: Any) -> bool:
         return True
     strides = _strides(x)
     return strides is not None and is_contiguous(x.shape, strides)
+
+
+def is_fortran_handle(x: Tracer) -> bool:
+    """Whether NumPy's array would lie in Fortran order without gaps."""
+    strides = _strides(x) if type(x._place) is View else c_strides(x.shape)
+    return strides is not None and is_contiguous(x.shape[::-1], strides[::-1])
 
 
 def _strides(x: Tracer) -> tuple[int, ...] | None:

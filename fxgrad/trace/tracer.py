@@ -353,12 +353,6 @@ class Tracer:
 
         return in_memory(copied(self)) if is_array(self) else copied(self)
 
-    def __copy__(self) -> Any:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.copy()
-
     def flatten(self, order: str = "C") -> Any:
         """As numpy.ndarray.flatten: a copy, as a vector."""
         from fxgrad.trace.mutation import copied
