@@ -79,13 +79,13 @@ def check_traced(name: str, a: np.ndarray, extra: tuple[Any, ...], shared: bool,
         if type(out) is Tracer and out.shape == want.shape and out.shape:
             shares = out is y or np.shares_memory(out, y)
             try:
-                out[...] = -100
+                out[...] = 101
                 seen.append((shares, True))
             except fx.MutationError:
                 seen.append((shares, False))
         return y
 
-    after = fx.vjp(f, a)[0]
+    after = fx.checkpoint(f)(a)
     if seen:
         shares, written = seen[0]
         assert shares == shared and written == want.flags.writeable, context

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -509,7 +510,7 @@ def view_of_views(np: Any, y: Any, x: Any) -> None:
 
 
 def copies(np: Any, y: Any, x: Any) -> None:
-    for copy in (
+    for c in (
         y.copy(), np.array(y), np.copy(y), y.astype(float), y[[0, 1]], y[MASK], y.flatten(), y + 0, +y, np.clip(y, None, 9e9),
         np.concatenate([y]), np.roll(y, 0), np.tile(y, 1), np.repeat(y, 1, axis=0), np.round(y, 20), np.conj(y), np.sort(y),
         abs(y),        y.take([0, 1], axis=0), np.where(True, y, y), np.ascontiguousarray(y.T), np.nan_to_num(y),
@@ -518,9 +519,14 @@ def copies(np: Any, y: Any, x: Any) -> None:
         y.clip(-9, 9),        np.full((3, 4), y), np.array(y, ndmin=3), y.round(20), y.repeat(1), np.real(y).copy(),
         np.append(y, []), np.vstack([y]),
     ):  # fmt: skip
-        before = np.sum(copy)
-        copy[...] = 77.0
+        before = np.sum(c)
+        c[...] = 77.0
         y += 0.0 * before
+
+
+def copies_of_python(np: Any, y: Any, x: Any) -> None:
+    for c in (copy.copy(y), copy.deepcopy(y), copy.deepcopy([y])[0]):
+        c[...] = 77.0
 
 
 def read_only(np: Any, y: Any, x: Any) -> None:
@@ -543,7 +549,7 @@ def self_overlap(np: Any, y: Any, x: Any) -> None:
     v[...] = v
 
 
-VIEWS = [view_split, view_rows, view_reshape, view_axes, view_of_views, copies, read_only, self_overlap]
+VIEWS = [view_split, view_rows, view_reshape, view_axes, view_of_views, copies, copies_of_python, read_only, self_overlap]
 
 
 @pytest.mark.parametrize("change", VIEWS)

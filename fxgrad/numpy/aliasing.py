@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.numpy.core import add_methods
-from fxgrad.trace.mutation import copied, into, note_ravel, note_reshape, note_view
+from fxgrad.trace.mutation import check_out, copied, into, is_fortran_handle, note_ravel, note_reshape, note_view
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
@@ -49,6 +49,7 @@ def with_numpy_memory(namespace: dict[str, Any]) -> None:
     _replace(namespace, "diag", lambda f: _viewing(f, _note_diagonal))
     _replace(namespace, "einsum", lambda f: _viewing_if(f, _is_rearrangement))
     _replace(namespace, "nan_to_num", _replacing)
+    _replace(namespace, "asfortranarray", _in_fortran_order)
     for name in _VIEWS:
         _replace(namespace, name, lambda f: _viewing(f, note_view))
     _replace(namespace, "reshape", _reshaping)
@@ -138,6 +139,17 @@ def _replacing(f: Function) -> Function:
     return function
 
 
+def _in_fortran_order(f: Function) -> Function:
+    """np.asfortranarray, which copies what lies in another order."""
+
+    @wraps(f)
+    def function(a: Any, *args: Any, **kwargs: Any) -> Any:
+        out = f(a, *args, **kwargs)
+        return copied(out) if type(a) is Tracer and not is_fortran_handle(a) else out
+
+    return function
+
+
 def _first(kwargs: dict[str, Any]) -> Any:
     """The array among arguments by keyword."""
     return next((x for x in kwargs.values() if isinstance(x, (Tracer, np.ndarray))), None)
@@ -198,7 +210,9 @@ def _with_out(f: Function) -> Function:
         if kwargs:
             out = kwargs.pop("out", None)
             if out is not None:
-                return into(out, f(*args, **kwargs), f"np.{f.__name__}(..., out=...)")
+                what = f"np.{f.__name__}(..., out=...)"
+                check_out(out, what)
+                return into(out, f(*args, **kwargs), what)
         return f(*args, **kwargs)
 
     return function

@@ -272,8 +272,10 @@ def _method(fn: np.ufunc, method: str) -> Callable[..., Any]:
 
 def _with_out(fn: np.ufunc, function: Callable[..., Any], args: tuple, out: tuple, kwargs: dict[str, Any]) -> Any:
     """The result written into out[0], where the mask where= holds."""
-    from fxgrad.trace.mutation import into
+    from fxgrad.trace.mutation import check_out, into
 
+    what = f"np.{fn.__name__}(..., out=...)"
+    check_out(out, what)
     if len(out) != fn.nout:
         raise TypeError(f"{fn.__name__}() takes from {fn.nin} to {fn.nin + fn.nout} positional arguments")
     where = kwargs.pop("where", True)
@@ -282,7 +284,7 @@ def _with_out(fn: np.ufunc, function: Callable[..., Any], args: tuple, out: tupl
         from fxgrad.numpy.elementwise import where as choose
 
         result = choose(where, result, out[0])
-    return result if out[0] is None else into(out[0], result, f"np.{fn.__name__}(..., out=...)", True)
+    return result if out[0] is None else into(out[0], result, what, True)
 
 
 def _ufunc_kwargs(fn: np.ufunc, args: tuple, kwargs: dict[str, Any]) -> tuple:
