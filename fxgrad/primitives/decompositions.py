@@ -6,7 +6,7 @@ their common space, and the derivative within it is taken to be 0: so functions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -378,15 +378,12 @@ def _eig_typ(a: Aval) -> list[Aval]:
     return [Aval(shape[:-1], _complex(a.dtype)), Aval(shape, _complex(a.dtype))]
 
 
-def _no_complex(name: str) -> Callable:
-    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
-        raise errors.UnsupportedError(
-            f"derivatives of {name} are not supported",
-            why="Its results are complex, and its rule needs complex arithmetic in traced programs.",
-            fix="Use np.linalg.eigh or np.linalg.eigvalsh for symmetric matrices.",
-        )
-
-    return rule
+def _no_complex_yet(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
+    raise errors.UnsupportedError(
+        "derivatives of eig and eigvals are not supported",
+        why="Their results are complex, and the rule needs complex arithmetic in traced programs.",
+        fix="Use np.linalg.eigh or np.linalg.eigvalsh for symmetric matrices.",
+    )
 
 
 def _eig_numpy(a: Any) -> list:
@@ -400,21 +397,9 @@ eig = register(
         "host",
         _eig_typ,
         Doc("eigenvalues and eigenvectors of length 1, complex", "none"),
-        jvp=_no_complex("eig"),
+        jvp=_no_complex_yet,
         batch=batch_stack(lambda: eig),
         numpy=_eig_numpy,
-        cheap=False,
-    )
-)
-eigvals = register(
-    Primitive(
-        "eigvals",
-        "host",
-        lambda a: _eig_typ(a)[:1],
-        Doc("eigenvalues, complex", "none"),
-        jvp=_no_complex("eigvals"),
-        batch=batch_stack(lambda: eigvals),
-        numpy=lambda a: library(np.linalg.eigvals, a).astype(_complex(a.dtype), copy=False),
         cheap=False,
     )
 )
