@@ -67,13 +67,17 @@ def modules() -> list[ModuleType]:
 
 
 def declared(module: ModuleType) -> list[Primitive]:
-    """The primitives a module declares, in order; those it imports are not among its assignments."""
+    """The primitives a module declares, in order: assigned there, and not other names for what it imports."""
     assigned: set[str] = set()
+    imported: set[str] = set()
     for statement in ast.parse(inspect.getsource(module)).body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+        if isinstance(statement, ast.Assign):
             names = [t for target in statement.targets for t in ast.walk(target) if isinstance(t, ast.Name)]
             assigned |= {t.id for t in names if isinstance(t.ctx, ast.Store)}
-    mine = {id(x) for name, x in vars(module).items() if name in assigned and isinstance(x, Primitive)}
+        elif isinstance(statement, ast.ImportFrom):
+            imported |= {n.asname or n.name for n in statement.names}
+    foreign = {id(vars(module).get(name)) for name in imported}
+    mine = {id(x) for name, x in vars(module).items() if name in assigned and isinstance(x, Primitive)} - foreign
     return [p for p in REGISTRY.values() if id(p) in mine]
 
 

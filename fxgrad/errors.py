@@ -54,6 +54,17 @@ def user_location(frame: FrameType | None = None) -> Location | None:
     return None
 
 
+def at_item_assignment() -> bool:
+    """Whether the user's code is executing `a[i] = v` (and not a call)."""
+    location = user_location()
+    if location is None:
+        return False
+    from opcode import opname
+
+    code, offset = location
+    return offset >= 0 and opname[code.co_code[offset]] == "STORE_SUBSCR"
+
+
 def line_of(code: CodeType, offset: int) -> int:
     """The line of a location."""
     for start, end, line in code.co_lines():

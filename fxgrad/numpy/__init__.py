@@ -84,6 +84,7 @@ from numpy import (  # noqa: F401
     ushort,
 )
 
+from fxgrad.numpy import aliasing as _aliasing
 from fxgrad.numpy import elementwise as _elementwise
 from fxgrad.numpy import linalg as linalg
 from fxgrad.numpy.bits import *  # noqa: F403
@@ -94,6 +95,7 @@ from fxgrad.numpy.elementwise import around, clip, divmod, nan_to_num, round, wh
 from fxgrad.numpy.functional import *  # noqa: F403
 from fxgrad.numpy.histograms import *  # noqa: F403
 from fxgrad.numpy.indexing import getitem  # noqa: F401
+from fxgrad.numpy.inplace import *  # noqa: F403
 from fxgrad.numpy.linalg import cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat  # noqa: F401
 from fxgrad.numpy.manipulation import *  # noqa: F403
 from fxgrad.numpy.numeric import *  # noqa: F403
@@ -142,6 +144,7 @@ def isrealobj(x: Any) -> Any:
     return not iscomplexobj(x)
 
 
+_aliasing.with_numpy_memory(globals())
 _internal = ("Any", "annotations", "getitem", "tensor")
 __all__ = [
     _name

@@ -10,6 +10,7 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.numpy.core import operand, tensor
 from fxgrad.numpy.creation import array, asarray
+from fxgrad.trace.mutation import memory_of
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
@@ -95,14 +96,19 @@ def _plain(x: Any) -> bool:
     return type(x) is not Tracer
 
 
+def _same_memory(a: Any, b: Any) -> bool:
+    """Whether one traced value is the other, or they are views of one array."""
+    return a is b or (memory_of(a) is not None and memory_of(a) is memory_of(b))
+
+
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    """Whether two arrays might share memory, as numpy.may_share_memory; of traced values, whether they are the same one."""
-    return np.may_share_memory(a, b, max_work) if _plain(a) and _plain(b) else a is b
+    """Whether two arrays might share memory, as numpy.may_share_memory; of traced values, whether one is a view of the other."""
+    return np.may_share_memory(a, b, max_work) if _plain(a) and _plain(b) else _same_memory(a, b)
 
 
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    """Whether two arrays share memory, as numpy.shares_memory; of traced values, whether they are the same one."""
-    return np.shares_memory(a, b, max_work) if _plain(a) and _plain(b) else a is b
+    """Whether two arrays share memory, as numpy.shares_memory; of traced values, whether one is a view of the other."""
+    return np.shares_memory(a, b, max_work) if _plain(a) and _plain(b) else _same_memory(a, b)
 
 
 def isfortran(a: Any) -> bool:
