@@ -511,6 +511,18 @@ def test_a_scalar_met_under_vmap_gets_its_whole_gradient() -> None:
     assert_same_bits(third, expected)
 
 
+def test_flops_are_estimated() -> None:
+    a = np.stack([np.eye(30), np.eye(30)])
+
+    def flops(f: F, *args: Any) -> float:
+        return fx.jit(f).lower(*args).compile().cost_analysis()["flops"]
+
+    assert flops(L.cholesky, a) == 2 * 30**3 / 3
+    assert flops(L.solve, a, np.ones((30, 4))) == 2 * (2 * 30**3 / 3 + 2 * 30**2 * 4)
+    assert flops(lambda a: S.solve_triangular(a, np.ones(30)), a) == 2 * 30**2
+    assert flops(L.svdvals, a.astype(complex)) == 8 * 8 * 30**3 / 3
+
+
 # ---- errors --------------------------------------------------------------------------------------------------------------------
 
 SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
