@@ -13,7 +13,8 @@ _PER_ELEMENT = {"cumsum": 1, "cumprod": 1, "linear_recurrence": 2}
 # Of a matrix of m rows and n columns, in units of m * n * min(m, n): Golub, Van Loan (2013).
 _PER_MATRIX = {
     "cholesky": 1 / 3, "lu": 2 / 3, "solve": 2 / 3, "det": 2 / 3, "slogdet": 2 / 3, "inv": 2, "qr": 8 / 3, "eigh": 9,
-    "eigvalsh": 4 / 3, "svd": 20, "svdvals": 8 / 3, "pinv": 22, "lstsq": 20, "eig": 25, "minors": 26, "expm": 16, "expm_along": 40,
+    "eigvalsh": 4 / 3, "svd": 20, "svdvals": 8 / 3, "pinv": 22, "lstsq": 20, "eig": 25, "minors": 26,
+    "expm": 16, "expm_along": 40,
 }  # fmt: skip
 _PER_RIGHT_SIDE = {"solve": 2, "triangular_solve": 1, "lstsq": 4}  # in units of m * n for each column
 
