@@ -17,6 +17,7 @@ import fxgrad as fx
 import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.primitives import dot, elementwise, index, reduce, shape
+from tests import complex_cases
 
 Shape = tuple[int, ...]
 BROADCAST_PAIRS: list[tuple[Shape, Shape]] = [
@@ -404,6 +405,10 @@ def _custom() -> list[Case]:
 
 
 CASES += _custom()
+CASES += [
+    Case(name, f, oracle, **{"shapes": complex_cases.PAIRS, "domains": complex_cases.DOMAIN} | options)
+    for name, f, oracle, options in complex_cases.entries()
+]
 
 from tests.linalg_cases import LINALG  # noqa: E402  (its cases are made of Case)
 

@@ -431,7 +431,6 @@ def test_integers_of_unknown_values(case: str, transform: F) -> None:
 # ---- NumPy ---------------------------------------------------------------------------------------------------------------------
 
 UNSUPPORTED: dict[str, tuple[F, str, str]] = {
-    "fft": (lambda x: np.fft.fft(x), "np.fft.fft", ""),
     "isnat": (lambda x: np.isnat(x), "np.isnat", "Similar names"),
     "busday_count": (lambda x: np.busday_count(x, x), "np.busday_count", "Convert to floats"),
     "is_busday": (lambda x: np.is_busday(x), "np.is_busday", "Convert to floats"),

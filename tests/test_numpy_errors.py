@@ -39,7 +39,6 @@ UNDER_GRAD: dict[str, Case] = {
     "place": (lambda x: np.place(plain, plain == 0, x), ones, fx.MutationError, ["np.place", "np.where(mask, v, a)"]),
     "putmask": (lambda x: np.putmask(plain, plain == 0, x), ones, fx.MutationError, ["np.putmask", "np.where(mask, v, a)"]),
     "list of traced values": (lambda x: np.mean([x, x + 2]), 0.0, fx.ConcretizationError, ["plain NumPy array", "np.stack"]),
-    "fft": (lambda x: np.fft.fft(x), ones, fx.UnsupportedError, ["fft is not supported", "no rule"]),
     "dates": (lambda x: np.is_busday(x), ones, fx.UnsupportedError, ["np.is_busday is not supported", "Dates and times"]),
     "similar": (lambda x: np.isnat(x), ones, fx.UnsupportedError, ["Similar names", "isnan"]),
     "scipy ufunc": (lambda x: ss.airy(x)[0], 1.0, fx.UnsupportedError, ["scipy.special.airy is not supported"]),

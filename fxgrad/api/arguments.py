@@ -79,16 +79,23 @@ def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> 
     return numbers
 
 
-def require_float(arguments: Arguments, transform: str) -> None:
+def require_float(arguments: Arguments, transform: str, holomorphic: bool = False, real: bool = False) -> None:
+    """Inputs are floating point; with `holomorphic` complex, else, with `real`, not."""
     for i, leaf in enumerate(arguments.leaves):
         dtype = leaf.dtype
-        if dtype.kind == "f":
+        if holomorphic and dtype.kind != "c":
+            raise errors.NonDifferentiableError(
+                f"{transform}(holomorphic=True) needs complex inputs, but {arguments.label(i)} has dtype {dtype}",
+                why="The complex derivative is that of a function of a complex number.",
+                fix="Pass z.astype(complex), or leave holomorphic=True away.",
+            )
+        if dtype.kind == "f" or (dtype.kind == "c" and (holomorphic or not real)):
             continue
         if dtype.kind == "c":
-            raise errors.UnsupportedError(
-                f"{transform} of complex inputs is not supported: {arguments.label(i)} is {dtype}",
-                why="fxgrad has no complex derivatives (yet).",
-                fix="Pass real and imaginary parts as two arguments.",
+            raise errors.NonDifferentiableError(
+                f"{transform} needs real inputs, but {arguments.label(i)} has dtype {dtype}",
+                why="A function of complex numbers that is not holomorphic has a derivative by either part, not one.",
+                fix="Pass holomorphic=True if it is; else pass the parts as two arguments, or use fx.jvp or fx.jacrev.",
             )
         raise errors.NonDifferentiableError(
             f"{transform} needs floating-point inputs, but {arguments.label(i)} has dtype {dtype}",
@@ -114,7 +121,7 @@ def matching(x: Any, aval: Aval, what: Callable[[], str], of: str) -> Any:
     """A tangent or cotangent checked against the value it belongs to; None for integer values, and for zero."""
     if x is None or not is_float(aval.dtype):
         return None
-    if type(x) in (int, float) and aval.shape == ():
+    if (type(x) in (int, float) or (type(x) is complex and aval.dtype.kind == "c")) and aval.shape == ():
         return aval.dtype.type(x)
     x, weak = as_leaf(x, what)
     have = aval_of_leaf(x)

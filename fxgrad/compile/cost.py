@@ -22,12 +22,12 @@ _PER_RIGHT_SIDE = {"solve": 2, "triangular_solve": 1, "lstsq": 4}  # in units of
 def library_flops(eqn: Eqn) -> int:
     """Operations of a host equation; what only moves or compares elements counts nothing.
 
-    A product counts a multiplication and an addition for each term (complex: four and four).
+    A product counts a multiplication and an addition for each term.
     """
     name, kind, out = eqn.prim.name, eqn.prim.kind, eqn.outputs[0].aval
     if name == "dot":
         x = eqn.inputs[0].aval
-        return (8 if out.dtype.kind == "c" else 2) * out.size * math.prod(x.shape[i] for i in eqn.params["contract"][0])
+        return 2 * out.size * math.prod(x.shape[i] for i in eqn.params["contract"][0])
     if name in _PER_MATRIX or name in _PER_RIGHT_SIDE:
         return _of_matrices(name, eqn)
     if kind in ("map", "reduce"):

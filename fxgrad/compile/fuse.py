@@ -63,6 +63,11 @@ class Task:
         self.why: list[str] = []
 
     @property
+    def joins(self) -> bool:
+        """Whether it stores complex values, which takes two results of a kernel each."""
+        return any(v.aval.dtype.kind == "c" for v in self.stored)
+
+    @property
     def all_eqns(self) -> list[Eqn]:
         return [*self.eqns, *([self.reduce] if self.reduce else []), *self.epilogue]
 
@@ -183,7 +188,7 @@ class Analysis:
             return "map"
         if prim.kind == "view" and len(eqn.inputs) == 1:
             root, layout = self.access(eqn.inputs[0])
-            found = apply_view(prim.name, layout, eqn.params)
+            found = apply_view(prim.name, layout, eqn.params, eqn.inputs[0].aval.dtype.itemsize)
             if found is not None:
                 self.views[eqn.outputs[0]] = (root, found)
                 return "view"
@@ -281,12 +286,12 @@ def _groups(a: Analysis) -> dict[int, Any]:
         parent[max(i, j)] = min(i, j)
 
     first: dict[Any, int] = {}
-    for i, kind in enumerate(a.kinds):
-        if kind not in ("map", "update"):
-            continue
-        parent[i] = i
+    parent.update({i: i for i, kind in enumerate(a.kinds) if kind in ("map", "update")})
+    for i in parent:
         shape = a.space(i)
         place = (a.levels[i], shape)
+        if shape == () and a.eqns[i].prim.name == "complex":  # two results: none of a list of scalar operations
+            continue
         if shape == ():
             join(i, first.setdefault(place, i))
         if i in a.updates and (p := a.chained(i)) is not None and a.levels[p] == a.levels[i]:
@@ -505,7 +510,7 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
         if len(users) != 1 or v in placed.viewed or users[0].kind != "map":
             continue
         m = users[0]
-        if m.pieces or m.updates:
+        if m.pieces or m.updates or m.joins:
             continue
         plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis, Task
-from fxgrad.compile.layout import Layout, MapPlan, Place, across, cols_plan, contiguous, map_plan, row_plan, split_plans
+from fxgrad.compile.layout import (
+    Layout,
+    MapPlan,
+    Place,
+    across,
+    cols_plan,
+    contiguous,
+    element_dtype,
+    map_plan,
+    row_plan,
+    split_plans,
+)
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.pieces import Box, Chosen, boxes, within
 from fxgrad.compile.tape import Tape
@@ -116,7 +127,7 @@ class Values:
         out = []
         for root, layout in self.accesses:
             strides = layout.strides if order is None else tuple(layout.strides[d] for d in order)
-            out.append(Place(strides, layout.offset, root.aval.dtype.itemsize))
+            out.append(Place(strides, layout.offset, element_dtype(root.aval.dtype).itemsize))
         return out
 
     def bytes_read(self) -> int:
@@ -132,11 +143,29 @@ def _flops(eqns: Sequence[Eqn], size: int) -> int:
 
 
 def _operands(avals: Sequence[Aval], modes: Sequence[str]) -> list[Operand]:
-    return [Operand(a.dtype, m) for a, m in zip(avals, modes, strict=True)]
+    return [Operand(element_dtype(a.dtype), m) for a, m in zip(avals, modes, strict=True)]
 
 
-def _target(aval: Aval) -> Place:
-    return Place(contiguous(aval.shape, aval.dtype.itemsize).strides, 0, aval.dtype.itemsize)
+def _wholes(aval: Aval) -> list[Layout]:
+    """Where a kernel writes a result; of a complex one, its two parts."""
+    whole = contiguous(aval.shape, aval.dtype.itemsize)
+    return [whole._replace(offset=at) for at in range(0, aval.dtype.itemsize, element_dtype(aval.dtype).itemsize)]
+
+
+class _Results:
+    """What a map kernel computes and stores for some values: the operations, their results, and where each is written."""
+
+    def __init__(self, eqns: Sequence[Eqn], stored: Sequence[Atom]):
+        self.eqns: list[Eqn] = []
+        parts: dict[Var, list[Atom]] = {}
+        for e in eqns:
+            if e.prim.name == "complex":  # no operation: its operands are written side by side
+                parts[e.outputs[0]] = list(e.inputs)
+            else:
+                self.eqns.append(e)
+        self.values: list[Atom] = [x for v in stored for x in (parts.get(v, [v]) if type(v) is Var else [v])]
+        self.writes = [v for v in stored if type(v) is Var for _ in parts.get(v, [v])]
+        self.wholes = [x for v in stored for x in _wholes(v.aval)]
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
@@ -215,36 +244,42 @@ def _map(
     a: Analysis, task: Task, stored: Sequence[Atom], shape: Ints, order: Sequence[int] | None, target: Var | None = None
 ) -> Launch:  # fmt: skip
     """A map kernel; `order` permutes the iteration space, `target` then receives the only result."""
-    values = Values(a, task.eqns, stored, len(shape))
-    writes = [target] if target is not None else [v for v in stored if isinstance(v, Var)]
-    places = values.places(order) + [_target(v.aval) for v in writes]
+    results = _Results(task.eqns, stored)
+    values = Values(a, results.eqns, results.values, len(shape))
+    writes = [target] if target is not None else results.writes
+    targets = _wholes(target.aval) if target is not None else results.wholes
+    sizes = [element_dtype(v.aval.dtype).itemsize for v in writes]
+    places = values.places(order) + [Place(x.strides, x.offset, n) for x, n in zip(targets, sizes, strict=True)]
     space = shape if order is None else tuple(shape[d] for d in order)
-    plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in task.eqns]))
+    plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in results.eqns]))
     n = len(values.accesses)
-    ops = values.ops(task.eqns, n)
+    ops = values.ops(results.eqns, n)
     operands = _operands([v.aval for v in (*values.roots, *writes)], plan.modes)
-    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in stored], operands[n:])
+    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results.values], operands[n:])
     size = math.prod(shape)
-    written = sum(v.aval.nbytes for v in writes)
-    return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+    written = sum(v.aval.nbytes for v in dict.fromkeys(writes))
+    return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(results.eqns, size))
 
 
 def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
     """A map kernel for each box of the space; all but the first are said to read the results that they complete."""
-    wholes = [contiguous(v.aval.shape, v.aval.dtype.itemsize) for v in task.stored]
-    return _regions(a, task, task.eqns, task.stored, wholes, task.stored)
+    r = _Results(task.eqns, task.stored)
+    return _regions(a, task, r.eqns, r.values, r.wholes, r.writes)
 
 
-def _over_box(values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], parts: Sequence[Layout], writes: list[Var]) -> Launch:
+def _over_box(
+    values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], parts: Sequence[Layout], writes: list[Var]
+) -> Launch:  # fmt: skip
     """A map kernel over the shape of `parts`, which are where in `writes` the results go."""
     shape, n = parts[0].shape, len(values.accesses)
-    targets = [Place(x.strides, x.offset, v.aval.dtype.itemsize) for x, v in zip(parts, writes, strict=True)]
+    sizes = [element_dtype(v.aval.dtype).itemsize for v in writes]
+    targets = [Place(x.strides, x.offset, size) for x, size in zip(parts, sizes, strict=True)]
     modes, plan = map_plan(shape, values.places() + targets, len(writes), weight([e.prim for e in eqns]))
     ops = values.ops(eqns, n)
     operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
     kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results], operands[n:])
     size = math.prod(shape)
-    written = size * sum(v.aval.dtype.itemsize for v in writes)
+    written = size * sum(sizes)
     return Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, _flops(eqns, size))
 
 
@@ -258,10 +293,11 @@ def update_launches(a: Analysis, task: Task) -> list[Launch]:
         again += parts[1:] if u.over else parts
         once += parts[:1] if u.over else []
     homes = {u.home for u in task.updates}
-    plain: list[_Part] = [(v, contiguous(v.aval.shape, v.aval.dtype.itemsize), v) for v in task.stored if v not in homes]
+    r = _Results([e for e in task.eqns if not is_update(e)], [v for v in task.stored if v not in homes])
+    plain: list[_Part] = list(zip(r.values, r.wholes, r.writes, strict=True))
     every = [*again, *once, *plain]
     results, wholes, writes = [v for v, _, _ in every], [place for _, place, _ in every], [home for _, _, home in every]
-    eqns = [e for e in task.eqns if not is_update(e)]
+    eqns = r.eqns
     aside = next((u for u in task.updates if u.aside), None)
     if aside is not None:
         kept = Var(Aval(aside.place.shape, aside.home.aval.dtype))
@@ -330,9 +366,9 @@ def copy_launch(root: Atom, layout: Layout, out: Var, target: Layout | None = No
         modes, plan = map_plan(target.shape, [place], 1)
         kernel = Kernel("map", [], [], [Lit(out.aval.dtype.type(root.value))], _operands([out.aval], modes))
         return Launch(kernel, plan, [], [out], 0, written, 0)
-    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), place]
+    places = [Place(layout.strides, layout.offset, out.aval.dtype.itemsize), place]
     modes, plan = map_plan(layout.shape, places, 1)
-    source, aim = _operands([root.aval, out.aval], modes)
+    source, aim = _operands([out.aval, out.aval], modes)
     touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
     return Launch(Kernel("map", [source], [], [0], [aim]), plan, [root], [out], touched, written, 0)
 

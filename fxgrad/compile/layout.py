@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Layout", "MapPlan", "Place", "RowPlan", "across", "apply_view", "collapse", "cols_plan", "contiguous", "map_plan",
-    "row_plan", "split_plans",
+    "Layout", "MapPlan", "Place", "RowPlan", "across", "apply_view", "collapse", "cols_plan", "contiguous", "element_dtype",
+    "map_plan", "row_plan", "split_plans",
 ]  # fmt: skip
 
 Ints = tuple[int, ...]
@@ -65,10 +65,20 @@ def contiguous(shape: Ints, itemsize: int) -> Layout:
 # ---- views ---------------------------------------------------------------------------------------------------------------
 
 
-def apply_view(name: str, layout: Layout, params: dict[str, Any]) -> Layout | None:
-    """The layout after a view primitive; None when it is not affine (or not one known here)."""
+def element_dtype(dtype: np.dtype) -> np.dtype:
+    """What kernels read and write of arrays of this dtype: of complex ones the parts."""
+    return dtype if dtype.kind != "c" else _PART_DTYPES[dtype.itemsize]
+
+
+_PART_DTYPES: dict[int, np.dtype] = {8: np.dtype(np.float32), 16: np.dtype(np.float64)}
+
+
+def apply_view(name: str, layout: Layout, params: dict[str, Any], itemsize: int = 0) -> Layout | None:
+    """The layout after a view primitive of elements of so many bytes; None when it is not affine (or not one known here)."""
     if name in _ALIASES:
         return layout
+    if name == "imag":
+        return layout._replace(offset=layout.offset + itemsize // 2)
     rule = _VIEWS.get(name)
     return rule(layout, **params) if rule else None
 
@@ -124,7 +134,7 @@ _VIEWS: dict[str, Any] = {
     "slice": _slice,
     "reshape": _reshape,
 }
-_ALIASES = ("stop_gradient", "name")  # views that change nothing
+_ALIASES = ("stop_gradient", "name", "real")  # views that begin where their operand does, with its strides
 
 # ---- plans ---------------------------------------------------------------------------------------------------------------
 

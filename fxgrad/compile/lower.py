@@ -44,7 +44,7 @@ class Step:
     def __init__(self, kind: str, title: str, why: Sequence[str], reads: Sequence[Var], writes: Sequence[Var]):
         self.kind, self.title = kind, title
         self.why = list(dict.fromkeys(why))
-        self.reads, self.writes = list(reads), list(writes)
+        self.reads, self.writes = list(reads), list(dict.fromkeys(writes))
         self.launches: list[Launch] = []
         self.rows, self.block, self.lead = (0, 0, 0), 0, 0
         self.control: Control | None = None

@@ -324,19 +324,19 @@ class _Writer:
         if isinstance(root, Lit):
             value = self._constant(root.value)
             return value if not layout.shape else f"full({layout.shape}, {value})"
-        return self._view(root, layout)
+        return self._view(root, layout, x.aval.dtype)
 
-    def _view(self, root: Var, layout: Layout) -> str:
+    def _view(self, root: Var, layout: Layout, dtype: np.dtype) -> str:
         aval, name, offset = root.aval, self.s.variable(root), self.s.offset(root)
-        whole = layout == contiguous(aval.shape, aval.dtype.itemsize)
+        whole = layout == contiguous(aval.shape, aval.dtype.itemsize) and dtype == aval.dtype
         if name[0] in "av" and whole:
             return name
         if name[0] == "y" and whole and self.s.results[int(name[1:])].aval == aval:
             return name
-        dtype = self._dtype(aval.dtype)
+        what = self._dtype(dtype)
         if 0 in layout.shape:
-            return f"empty({layout.shape}, {dtype})"
-        return f"ndarray({layout.shape}, {dtype}, {name}, {offset + layout.offset}, {layout.strides})"
+            return f"empty({layout.shape}, {what})"
+        return f"ndarray({layout.shape}, {what}, {name}, {offset + layout.offset}, {layout.strides})"
 
     def _results(self) -> list[str]:
         """Expressions for the results: fresh arrays that alias nothing, scalars for rank 0."""

@@ -28,7 +28,6 @@ __all__ = [
     "is_traced",
     "operand",
     "promote",
-    "real_only",
     "refuse_out",
     "result_type",
     "shape_of",
@@ -119,18 +118,6 @@ def refuse_out(name: str, out: Any) -> None:
             why="Of fxgrad's functions out is a keyword.",
             fix=f"Write np.{name}(..., out=y), or use the value it returns: y = np.{name}(...).",
         )
-
-
-def real_only(name: str, x: Any) -> Any:
-    """x as `tensor`, which must not be complex."""
-    x = tensor(x)
-    if x.dtype.kind == "c":
-        raise errors.UnsupportedError(
-            f"np.{name} of complex arrays is not supported",
-            why="fxgrad differentiates real arrays so far.",
-            fix="Apply it to the real and the imaginary part.",
-        )
-    return x
 
 
 def is_traced(x: Any) -> bool:

@@ -42,9 +42,6 @@ ABSENT |= {
     "poly1d": ("It is a class around a vector of coefficients.", "Use np.polyval(p, x), np.polymul(p, q), np.roots(p)."),
     "frompyfunc": ("Its results are Python objects.", "Use np.vectorize(f), or fx.vmap(f)."),
     "random": ("Its generators have a hidden state.", "Use fx.random, whose keys make draws repeatable under every transform."),
-    "from_dlpack": ("Foreign memory is read by NumPy.", "Write np.asarray(numpy.from_dlpack(x))."),
-    "fft": ("There is no fast Fourier transform yet.", "Use NumPy's own outside the transformed function."),
-    "__array_namespace_info__": ("The array API's inspection is not there yet.", "Use np.finfo, np.iinfo and np.isdtype."),
     # linalg
     "svd": ("fxgrad has no rule for it (yet).", "There is no singular value decomposition yet."),
 }

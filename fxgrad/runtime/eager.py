@@ -140,6 +140,10 @@ def run_program(program: Program, args: Sequence[Any]) -> list:
 
 def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
     outs = prim.typ(*avals, **params)
+    if prim.kind != "expand" and not prim.exact_parts and prim.definition(avals, outs) is not None:
+        from fxgrad.trace.tracing import trace_expansion
+
+        return _from_program(runner(trace_expansion(prim, avals, params)), len(outs))
     if prim.kind in ("map", "reduce"):
         return _make_arithmetic(prim, avals, params, outs[0])
     if prim.kind in ("view", "host"):
@@ -186,6 +190,8 @@ def _from_numpy(prim: Primitive, params: dict[str, Any]) -> Callable:
 
 def has_kernel(prim: Primitive, avals: Sequence[Aval], outs: Sequence[Aval]) -> bool:
     """Whether the operation can be part of a kernel."""
+    if prim.name == "complex":  # a place in memory for two results, of which either is in a register
+        return True
     return prim.body is not None and prim.supports(avals) and kernel_dtypes(avals) and kernel_dtypes(outs)
 
 

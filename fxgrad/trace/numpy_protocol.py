@@ -184,6 +184,8 @@ def _function(func: Any) -> Callable[..., Any]:
     where = (
         fnp.linalg
         if module.startswith("numpy.linalg")
+        else fnp.fft
+        if module.startswith("numpy.fft")
         else fnp
         if module in ("numpy", "numpy.lib", "numpy._core.multiarray")
         else None

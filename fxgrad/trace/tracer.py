@@ -122,6 +122,27 @@ class Tracer:
 
         return At(self)
 
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """Itself: the CPU is the one device."""
+        from fxgrad.numpy.array_api import require_cpu
+
+        require_cpu(device)
+        return self
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # kDLCPU
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise errors.ConcretizationError(
+            f"cannot hand a traced {self.aval} to another library",
+            why="It stands for an array that does not exist yet.",
+            fix="Call the other library outside the transformed function, or use the function of fxgrad.numpy.",
+        )
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return _library()
 
@@ -218,7 +239,8 @@ class Tracer:
         if x.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         x = _library().reshape(x, ())
-        return float(x) if x.dtype.kind == "f" else bool(x) if x.dtype.kind == "b" else int(x)
+        as_number: Any = {"f": float, "b": bool, "c": complex}.get(x.dtype.kind, int)
+        return as_number(x)
 
     def tolist(self) -> Any:
         return self.item() if not self.shape else [row.tolist() for row in self]
@@ -333,7 +355,11 @@ def _operator(name: str, function: str, swapped: bool) -> Any:
         f = _named(function)
         out = f(other, self) if swapped else f(self, other)
         # Python numbers that meet only each other stay Python numbers
-        if self.weak and type(out) is Tracer and (type(other) in (int, float, bool) or (type(other) is Tracer and other.weak)):
+        if (
+            self.weak
+            and type(out) is Tracer
+            and (type(other) in (int, float, bool, complex) or (type(other) is Tracer and other.weak))
+        ):
             out.weak = True
         return out
 
@@ -449,6 +475,7 @@ for _name in (
     "nonzero",
     "choose",
     "conj",
+    "conjugate",
 ):
     setattr(Tracer, _name, _method(_name))
 

@@ -369,10 +369,10 @@ class Walk:
 
 
 def trace_expansion(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Program:
-    """The definition of an "expand" primitive as a program on operands of these avals."""
-    expand = prim.expand
-    assert expand is not None
-    return build(avals, lambda *xs: expand(*xs, **params), prim.name)
+    """The definition of a primitive that has one as a program on operands of these avals."""
+    definition = prim.definition(avals, prim.types(avals, params))
+    assert definition is not None
+    return build(avals, lambda *xs: definition(*xs, **params), prim.name)
 
 
 def depends_on_differentiated(x: Tracer) -> bool:
