@@ -68,9 +68,8 @@ VALUES: dict[str, tuple[F, F, list[tuple[int, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name,dtype", [(n, d) for n in VALUES for d in DTYPES if not (n.startswith("lstsq") and d.startswith("complex"))]
-)
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_values_are_numpys(name: str, dtype: str) -> None:
     f, oracle, shapes = VALUES[name]
     for shape in shapes:
@@ -182,8 +181,6 @@ def test_factored_solvers(dtype: str) -> None:
     a, b = draw(90, 90, dtype=dtype) + 9 * np.eye(90, dtype=dtype), draw(90, 3, dtype=dtype)
     exact = 2e5 * eps_of(a)
     for trans, m in ((0, a), (1, a.T), (2, a.conj().T)):
-        if trans == 2 and a.dtype.kind == "c":
-            continue
         x = S.lu_solve(S.lu_factor(a), b, trans)
         assert x.dtype == a.dtype
         np.testing.assert_allclose(m @ x, b, atol=exact)
@@ -193,11 +190,10 @@ def test_factored_solvers(dtype: str) -> None:
         t = t.astype(dtype)
         x = S.solve_triangular(a * 0 + t, b, trans, lower=lower, unit_diagonal=unit)
         np.testing.assert_allclose({"N": t, "T": t.T, "C": t.conj().T}[trans] @ x, b, atol=exact)
-    if a.dtype.kind == "f":
-        spd = positive(90, 90, dtype=dtype) / 90
-        for lower in (False, True):
-            np.testing.assert_allclose(spd @ S.cho_solve(S.cho_factor(spd, lower), b), b, atol=exact)
-            np.testing.assert_allclose(S.cholesky(spd, lower), scipy.linalg.cholesky(spd, lower), atol=exact)
+    spd = positive(90, 90, dtype=dtype) / 90
+    for lower in (False, True):
+        np.testing.assert_allclose(spd @ S.cho_solve(S.cho_factor(spd, lower), b), b, atol=exact)
+        np.testing.assert_allclose(S.cholesky(spd, lower), scipy.linalg.cholesky(spd, lower), atol=exact)
 
 
 def test_dtypes() -> None:
