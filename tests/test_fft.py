@@ -71,7 +71,7 @@ def test_frequencies_and_shifts(n: int) -> None:
     x = np.arange(n * 3.0).reshape(n, 3)
     for axes in (None, 0, (0, 1), -1):
         for name in ("fftshift", "ifftshift"):
-            assert_same_bits(fx.jit(lambda x: getattr(fnp.fft, name)(x, axes))(x), getattr(np.fft, name)(x, axes))  # noqa: B023
+            assert_same_bits(fx.jit(lambda x: getattr(fnp.fft, name)(x, axes))(x), getattr(np.fft, name)(x, axes))
 
 
 def test_empty_batches_and_integers() -> None:
