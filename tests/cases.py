@@ -243,6 +243,7 @@ CASES: list[Case] = [
         lambda x: lax.dynamic_update_slice(x, x[:1] * 2.0, (np.int64(1),) + (np.int64(0),) * (x.ndim - 1)),
         lambda x: _updated(x),
     ),
+    _along("update_slice", lambda x: _every_other(x * x), lambda x: _every_other(x * x)),
     _along("sort", lambda x: fnp.sort(x, axis=-1), lambda x: np.sort(x, axis=-1), distinct=True),
     _along(
         "argsort",
@@ -371,6 +372,11 @@ def _window(x: np.ndarray) -> np.ndarray:
     sizes = [max(1, n - 1) for n in x.shape]
     starts = [min(1, n - m) for n, m in zip(x.shape, sizes, strict=True)]
     return x[tuple(slice(s, s + m) for s, m in zip(starts, sizes, strict=True))]
+
+
+def _every_other(y: Any) -> Any:
+    y[1::2] = y[:-1:2] * 3.0
+    return y
 
 
 def _updated(x: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import fxgrad as fx
 import fxgrad.numpy as fnp
 from fxgrad.compile.lower import compile_program
 from fxgrad.ir.types import aval_of
-from fxgrad.primitives import control, index, shape
+from fxgrad.primitives import control, index, shape, update
 from fxgrad.testing.bits import assert_same_bits
 from fxgrad.trace.tracing import build
 from tests.works import check, work
@@ -133,6 +133,19 @@ def choices(i, x, y):
     return cond(i, branches, x, y)
 
 
+def updates(x, y):
+    """Regions of carries written: one for its own next value, two for each other's, one that is also stacked."""
+
+    def step(_, carry, xs):
+        a, b, c, d = carry
+        row = update.update_slice(a, a[2:3] * 0.5 + xs[0], start=(0, 0), stop=(1, 3), step=(1, 1))
+        swapped = update.update_slice(c, b[1:2], start=(3, 0), stop=(4, 3), step=(1, 1))
+        last = update.update_slice(d, d[::2] + 1.0, start=(0, 0), stop=(4, 3), step=(2, 1))
+        return (row, swapped, b, last), (d, c[0])
+
+    return scan(step, (x, y, x + y, x * y), (x,))
+
+
 def literals(x):
     """Carries and results that are numbers, or broadcast numbers."""
 
@@ -199,6 +212,7 @@ WORKS = [
     ("collatz", collatz, np.int64(27)),
     *((f"branch {i}", choices, i, normal(4, 4), normal(4, 4)) for i in (np.int64(-2), np.int64(1), np.int32(2), np.int64(9))),
     ("bool", lambda b, x: cond(b, [lambda x: (x,), lambda x: (x * 2.0,)], x), np.bool_(True), normal(3)),
+    ("updates", updates, normal(4, 3), normal(4, 3)),
     ("literals", literals, normal(5, 3)),
     ("no turns", literals, normal(0, 3)),
     ("no elements", literals, normal(4, 0)),
@@ -367,6 +381,41 @@ def test_gradients_of_loops_have_the_bits_of_single_operations(case, use_threads
     check([work(what, program, *args, answer=answer)], use_threads)
 
 
+def newton(x, w):
+    """As many turns as the data want: a tape of several chunks."""
+
+    def better(v):
+        t, y, _ = v
+        return t + 1, fnp.tanh(w @ y) * 0.999 + 0.001 * y, y
+
+    def still(v):
+        return fnp.logical_and(v[0] < 100, fnp.sum(fnp.abs(v[1] - v[2])) > 1e-3)
+
+    turns, y, _ = fx.lax.while_loop(still, better, (0, x, x * 0.0))
+    return fnp.sum(y * y) + turns
+
+
+TAPED = [
+    ("few turns", newton, np.array([0.5, -0.3]), np.array([[0.1, 0.2], [0.3, 0.1]])),
+    ("many turns", newton, np.array([0.5, -0.3]), np.array([[1.5, 0.2], [0.3, -1.6]])),
+    ("wide", newton, normal(60), normal(60, 60) / 6),
+    ("none", newton, np.zeros(3), np.eye(3)),
+    ("a full chunk", lambda x: fx.lax.while_loop(lambda v: v[0] < 16, lambda v: (v[0] + 1, fnp.sin(v[1])), (0, x))[1],
+     np.float64(2.0)),
+    ("nested", lambda x: fx.lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, fx.lax.while_loop(
+        lambda u: u[0] < v[0] + 1, lambda u: (u[0] + 1, fnp.sin(u[1]) * 1.1), (0, v[1]))[1]), (0, x))[1], np.float64(2.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TAPED, ids=lambda c: c[0])
+def test_gradients_of_loops_with_tapes(case, use_threads, cut_finely):
+    what, f, *args = case
+    program = fx.value_and_grad(f, tuple(range(len(args))))
+    with fx.disable_jit():
+        answer = program(*args)
+    check([work(what, program, *args, answer=answer)], use_threads)
+
+
 def test_small_bodies_become_one_kernel_and_large_ones_tables():
     small = compile_program(fx.make_ir(fx.grad(lorenz))(np.ones(3), np.ones(3)))
     loops = [s.control for s in small.steps if s.control is not None]
@@ -417,6 +466,13 @@ def test_carries_are_written_in_place():
     copies = [s for s in body.steps if s.kind == "copy"]
     assert copies and all(body.memory.places[s.reads[0]] == body.memory.places[s.writes[0]] for s in copies)
     assert body.memory.places[carry].space == "argument"
+
+    def rows(x):
+        return fx.lax.scan(lambda x, v: (x.at[3].set(x[3] + v), None), x * 1.0, fnp.arange(4.0))[0]
+
+    program = compile_program(fx.make_ir(rows)(np.ones((2000, 3))))
+    (step,) = [s for s in program.steps if s.control is not None]
+    assert sum(s.bytes_written for _, b in step.control.bodies for s in b.steps) < 200
 
     run, turns = fx.jit(f), np.arange(2000) % 1000
     seconds = []

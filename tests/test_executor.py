@@ -216,7 +216,7 @@ def test_a_run_cut_into_slices_gives_the_same(threads, use_threads):
     n = 200_000
     kernel, plan = binary(E.add, n=n)
     p = Program(2)
-    with p.table.loop(0, 3):
+    with p.table.loop(0, 8):
         p.table.pipeline([Run(kernel, plan, [At(0, 0), At(1, 0), At(0, 0)])])
     x, y = np.arange(n), np.arange(n)[::-1].copy()
     run, operands = p.bind(), (x, y, np.zeros(SPACE, np.uint8))
@@ -233,7 +233,7 @@ def test_a_run_cut_into_slices_gives_the_same(threads, use_threads):
         native.resume(counted, counted(*operands), operands)
     finally:
         team.settings[SLICE] = length
-    assert np.array_equal(x, np.arange(n) + 3 * y) and slices > 6
+    assert np.array_equal(x, np.arange(n) + 8 * y) and slices > 6
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])

@@ -97,6 +97,6 @@ def measure(run: Run) -> list[Group]:
     lorenz_row(run, group)
     group.notes += [
         "PyTorch runs the loop in Python; it is not asked for the Lorenz system, whose loop is too long for that.",
-        "The Lorenz system is chaotic: results that differ in a last bit have nothing in common in the end, and are not compared.",
+        "The Lorenz system is chaotic: results that differ in a last bit have nothing in common at the end: not compared.",
     ]
     return [group]

@@ -11,7 +11,8 @@ import numpy as np
 from fxgrad import errors, tree
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.base import instantiate, is_float
-from fxgrad.trace.function import argument_names, as_leaf, as_leaves, aval_of_leaf, name_of
+from fxgrad.trace.function import argument_names, as_leaf, as_leaves, aval_of_leaf, is_plain_array, name_of
+from fxgrad.trace.tracing import current_trace
 
 F = Callable[..., Any]
 
@@ -35,10 +36,10 @@ class Arguments:
             new = tree.unflatten(structure, values)
             if argnums is None:
                 return f(*new, **kwargs)
-            full = list(args)
+            full = [lifted(x) for x in args]
             for i, value in zip(argnums, new, strict=True):
                 full[i] = value
-            return f(*full, **kwargs)
+            return f(*full, **{name: lifted(x) for name, x in kwargs.items()})
 
         self.rebuild = rebuild
 
@@ -50,6 +51,12 @@ class Arguments:
         position = path[0].key
         position = position if argnums is None else argnums[position]
         return f"{before}argument '{argument_names(self.f, args)[position]}'{tree.path_string(path[1:])}"
+
+
+def lifted(x: Any) -> Any:
+    """An array among the arguments that are not differentiated, as a traced value: so `x.copy()` may be written to."""
+    trace = current_trace()
+    return trace.argument(x) if trace is not None and is_plain_array(x) else x
 
 
 def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.compile.chunks import in_chunks
 from fxgrad.compile.fuse import Analysis
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.operands import Given, Operands
@@ -83,12 +84,18 @@ def _body(flat: Program, fusion: bool, carries: Mapping[int, int] | None = None)
     """
     from fxgrad.compile.lower import lowered
 
-    a, steps, results = lowered(flat, fusion, inside=True)
-    if any(s.kind == "host" for s in steps) or any(r.kind != "native" for r in results):
-        return None
-    outs = [r.atom for r in results]
-    memory = plan_memory(steps, a.program.inputs, {v: i for i, v in enumerate(outs)}, carries=carries)  # type: ignore[misc]
-    return Body(a.program, steps, outs, memory)  # type: ignore[arg-type]
+    carries = carries or {}
+    own = dict(carries)
+    while True:
+        a, steps, results = lowered(flat, fusion, [*own.values()], inside=True)
+        if any(s.kind == "host" for s in steps) or any(r.kind != "native" for r in results):
+            return None
+        outs = [r.atom for r in results]
+        memory = plan_memory(steps, a.program.inputs, {v: i for i, v in enumerate(outs)}, carries=own)  # type: ignore[misc]
+        astray = {argument for result, argument in memory.donated.items() if own.get(result) != argument}
+        if not astray:
+            return Body(a.program, steps, outs, memory)  # type: ignore[arg-type]
+        own = {result: argument for result, argument in own.items() if argument not in astray}  # updated for another carry
 
 
 class _Scratch:
@@ -479,7 +486,10 @@ _LOWERINGS: dict[str, Callable[[Operands, Eqn], Control | None]] = {"scan": _sca
 
 
 def in_python(eqn: Eqn) -> Callable[..., list]:
-    """A control equation as a function of arrays that runs compiled bodies: for bodies with library calls."""
+    """A control equation as a function of arrays that runs compiled bodies: for bodies with library calls, and for tapes."""
+    chunked = in_chunks(eqn, _run_compiled)
+    if chunked is not None:
+        return chunked
     assert eqn.prim.numpy is not None
     return partial(eqn.prim.numpy, **eqn.params, run=_run_compiled)
 

@@ -17,7 +17,7 @@ from fxgrad.compile.kernelize import Launch
 from fxgrad.compile.layout import collapse, contiguous, grain
 from fxgrad.compile.operands import Operands
 from fxgrad.ir.program import Eqn
-from fxgrad.ir.types import Atom, Var
+from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.kernels.indexed import DIMS, IndexKernel
 
 if TYPE_CHECKING:
@@ -57,15 +57,19 @@ def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
     if len(sizes) > DIMS or len(unit_sizes) > 1:
         return None
     pad = DIMS - len(sizes)
-    taken = [operands.take(i) for i in indices]
+    lengths = [source.shape[d] - (box[k] - 1 if window else 0) for k, d in enumerate(axes)]
+    fixed = [_position(a.access(i)[0], n, window) for i, n in zip(indices, lengths, strict=True)]
+    start = source.offset + sum(p * source.strides[d] for p, d in zip(fixed, axes, strict=True) if p is not None)
+    moving = [k for k, p in enumerate(fixed) if p is None]
+    taken = [operands.take(indices[k]) for k in moving]
     per = math.prod(sizes)
-    plan = [units, grain(per) if reads else 0, 0, source.offset, target.offset, unit[0] if unit else 0]
+    plan = [units, grain(per) if reads else 0, 0, start, target.offset, unit[0] if unit else 0]
     plan += [*(1,) * pad, *sizes, *(0,) * pad, *x_strides, *(0,) * pad, *u_strides]
-    for k, (g, i) in enumerate(zip(taken, indices, strict=True)):
-        length = source.shape[axes[k]] - (box[k] - 1 if window else 0)
-        plan += [g.offset, i.aval.dtype.itemsize if i.aval.size > 1 else 0, length, source.strides[axes[k]]]
+    for k, g in zip(moving, taken, strict=True):
+        i = indices[k].aval
+        plan += [g.offset, i.dtype.itemsize if i.size > 1 else 0, lengths[k], source.strides[axes[k]]]
     what = "take" if reads else "add" if eqn.params.get("mode") == "add" else "put"
-    kernel = IndexKernel(what, x.aval.dtype, [i.aval.dtype for i in indices], window)
+    kernel = IndexKernel(what, x.aval.dtype, [indices[k].aval.dtype for k in moving], window)
     moved = units * per * x.aval.dtype.itemsize
     counts = moved + sum(i.aval.nbytes for i in indices), moved, units * per if what == "add" else 0
     roots = [g.root for g in taken]
@@ -75,12 +79,23 @@ def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
         assert isinstance(found, Var)
         operands.write(*a.access(x), out)
         launch = Launch(kernel, np.array(plan, np.int64), [out, found, *roots], [], *counts, why="after the copy")
-    return [*operands.steps, _step(launch, eqn, why)]
+    return [*operands.steps, _step(launch, eqn, why, moving)]
 
 
-def _step(launch: Launch, eqn: Eqn, why: Sequence[str]) -> Step:
+def _position(index: Atom, length: int, clamps: bool) -> int | None:
+    """The place along its axis to which an index leads that is a number, if it is one."""
+    if not isinstance(index, Lit):
+        return None
+    i = int(index.value)
+    if clamps:
+        return min(max(i, 0), length - 1)
+    i += length if i < 0 else 0
+    return i if 0 <= i < length else None
+
+
+def _step(launch: Launch, eqn: Eqn, why: Sequence[str], moving: Sequence[int]) -> Step:
     from fxgrad.compile.lower import kernel_step
 
     step = kernel_step(launch, eqn.prim.name, why)
-    step.eqn = eqn
+    step.eqn, step.checked = eqn, [eqn.params["axes"][k] for k in moving] if "axes" in eqn.params else []
     return step

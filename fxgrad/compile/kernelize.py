@@ -60,6 +60,7 @@ class Launch(NamedTuple):
     scale: int = 0
     why: str = ""  # empty: the task's reasons
     over: tuple[tuple[Var, Var], ...] = ()
+    codes: tuple[tuple[int, Eqn], ...] = ()  # equations that may stop the program, and the words of the plan for their codes
 
 
 class Values:
@@ -74,19 +75,41 @@ class Values:
     ):  # fmt: skip
         self.a, self.ndim, self.box, self.chosen = a, ndim, box, chosen or {}
         self.made = {v for e in eqns for v in e.outputs}
-        self.accesses: dict[tuple[Var, Layout], int] = {}
-        used = (x for e in eqns if e.outputs[0] not in self.chosen for x in e.inputs)
-        for x in (*used, *more):
-            key = self._access(x)
+        self.accesses: dict[tuple[Var, Layout, bool], int] = {}
+        keys = [k for e in eqns if e.outputs[0] not in self.chosen for k in self._keys(e)]
+        for key in (*keys, *(self._access(x) for x in more)):
             if key is not None:
                 self.accesses.setdefault(key, len(self.accesses))
         self.number: dict[Var, int] = {}
 
-    def _access(self, x: Atom) -> tuple[Var, Layout] | None:
+    def _keys(self, e: Eqn) -> list[tuple[Var, Layout, bool] | None]:
+        """What an equation reads, operand by operand; None for what is made here."""
+        if e.prim.name != "gather":
+            return [self._access(x) for x in e.inputs]
+        x, *indices = e.inputs
+        found: list[tuple[Var, Layout, bool] | None] = []
+        root, layout = self.a.access(x)
+        assert type(root) is Var
+        axes, count, shape = e.params["axes"], indices[0].aval.ndim, e.outputs[0].aval.shape
+        inside = tuple(s for d, s in enumerate(layout.strides) if d not in axes)
+        found.append(self._part(root, Layout(shape, (0,) * count + inside, layout.offset), True))
+        for i in indices:
+            if type(i) is Var and i in self.made:
+                found.append(None)
+                continue
+            root, layout = self.a.access(i)
+            wide = Layout(shape, (*layout.strides, *(0,) * (len(shape) - count)), layout.offset)
+            found.append(self._part(root, wide, False) if type(root) is Var else None)
+        return found
+
+    def _part(self, root: Var, layout: Layout, indirect: bool) -> tuple[Var, Layout, bool]:
+        return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim), indirect
+
+    def _access(self, x: Atom) -> tuple[Var, Layout, bool] | None:
         if type(x) is Var and x in self.chosen:
             root, layout = self.chosen[x]
             if layout is not None:
-                return (root, layout) if type(root) is Var else None
+                return (root, layout, False) if type(root) is Var else None
             x = root
         if type(x) is Var and x in self.made:
             return None
@@ -94,8 +117,8 @@ class Values:
         if type(root) is not Var:
             return None
         if not layout.shape and self.ndim:
-            return root, Layout((), (0,) * self.ndim, layout.offset)
-        return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim)
+            return root, Layout((), (0,) * self.ndim, layout.offset), False
+        return self._part(root, layout, False)
 
     def ref(self, x: Atom) -> int | Lit:
         """A value by number."""
@@ -113,27 +136,52 @@ class Values:
     def ops(self, eqns: Sequence[Eqn], start: int) -> list[Op]:
         out = []
         for e in eqns:
-            args = tuple(map(self.ref, e.inputs))
+            args = self._gather_args(e) if e.prim.name == "gather" else tuple(map(self.ref, e.inputs))
+            if e.prim.name == "gather":
+                e = Eqn(e.prim, e.inputs, {}, e.outputs)
             out.append(Op(e.prim, tuple(sorted(e.params.items())), args, e.outputs[0].aval.dtype))
             self.number[e.outputs[0]] = start + len(out) - 1
         return out
 
+    def _gather_args(self, e: Eqn) -> tuple[int | Lit, ...]:
+        """The array, a code, and for each index array: index, positions, bytes from one to the next."""
+        keys = self._keys(e)
+        layout = self.a.access(e.inputs[0])[1]
+        assert keys[0] is not None
+        args: list[int | Lit] = [self.accesses[keys[0]], Lit(np.int64(0))]
+        for i, key, axis in zip(e.inputs[1:], keys[1:], e.params["axes"], strict=True):
+            args.append(self.ref(i) if key is None else self.accesses[key])
+            args += [Lit(np.int64(layout.shape[axis])), Lit(np.int64(layout.strides[axis]))]
+        return tuple(args)
+
+    def modes(self, modes: Sequence[str], ops: Sequence[Op]) -> tuple[str, ...]:
+        """The modes of operands and results, with those that are read at computed places."""
+        out = list(modes)
+        for op in ops:
+            if op.prim.name == "gather":
+                k = op.args[0]
+                assert isinstance(k, int)
+                same = all(not isinstance(i, int) or (i < len(self.accesses) and modes[i] == "splat") for i in op.args[2::3])
+                out[k] = "rows" if same and modes[k] == "unit" else "indirect"
+        return tuple(out)
+
     @property
     def roots(self) -> list[Var]:
-        return [root for root, _ in self.accesses]
+        return [root for root, _, _ in self.accesses]
 
     def places(self, order: Sequence[int] | None = None) -> list[Place]:
         """How the operands lie in the iteration space, its axes taken in `order`."""
         out = []
-        for root, layout in self.accesses:
+        for root, layout, _ in self.accesses:
             strides = layout.strides if order is None else tuple(layout.strides[d] for d in order)
             out.append(Place(strides, layout.offset, element_dtype(root.aval.dtype).itemsize))
         return out
 
     def bytes_read(self) -> int:
         total = 0
-        for root, layout in self.accesses:
-            touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=False) if s) if layout.shape else 1
+        for root, layout, indirect in self.accesses:
+            moving = layout.shape if indirect else [n for n, s in zip(layout.shape, layout.strides, strict=False) if s]
+            touched = math.prod(moving) if layout.shape else 1
             total += min(touched, root.aval.size) * root.aval.dtype.itemsize
         return total
 
@@ -254,11 +302,12 @@ def _map(
     plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in results.eqns]))
     n = len(values.accesses)
     ops = values.ops(results.eqns, n)
-    operands = _operands([v.aval for v in (*values.roots, *writes)], plan.modes)
+    operands = _operands([v.aval for v in (*values.roots, *writes)], values.modes(plan.modes, ops))
     kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results.values], operands[n:])
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in dict.fromkeys(writes))
-    return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(results.eqns, size))
+    launch = Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(results.eqns, size))
+    return _coded(launch, results.eqns)
 
 
 def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
@@ -276,11 +325,19 @@ def _over_box(
     targets = [Place(x.strides, x.offset, size) for x, size in zip(parts, sizes, strict=True)]
     modes, plan = map_plan(shape, values.places() + targets, len(writes), weight([e.prim for e in eqns]))
     ops = values.ops(eqns, n)
-    operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
+    operands = _operands([v.aval for v in (*values.roots, *writes)], values.modes(modes, ops))
     kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results], operands[n:])
     size = math.prod(shape)
     written = size * sum(sizes)
-    return Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, _flops(eqns, size))
+    return _coded(Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, _flops(eqns, size)), eqns)
+
+
+def _coded(launch: Launch, eqns: Sequence[Eqn]) -> Launch:
+    """A launch with the places of the codes of its gathers."""
+    assert isinstance(launch.kernel, Kernel)
+    numbers = [op.args[1].number for op in launch.kernel.ops if op.prim.name == "gather"]  # type: ignore[union-attr]
+    gathers = [e for e in eqns if e.prim.name == "gather"]
+    return launch._replace(codes=tuple((len(launch.plan) + n, e) for n, e in zip(numbers, gathers, strict=True)))
 
 
 def update_launches(a: Analysis, task: Task) -> list[Launch]:

@@ -51,6 +51,7 @@ class Step:
         self.scratch: list[Var] = []  # work space for itself alone
         self.in_place: list[tuple[Var, Var]] = []  # (read, written) that had better lie in one place: then nothing is copied
         self.eqn: Eqn | None = None
+        self.checked: list[int] = []  # of a kernel with indices: the axis to which each leads
         self.value: Any = None  # of a fill; None: there are no elements
         self.offset = 0  # of a copy: bytes into what it reads
         self.equations: list[int] = []  # what it computes: places in the flat program
@@ -186,11 +187,11 @@ _executables = Recent(1024)
 
 
 def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executable:
-    """The program compiled; done once for each structure. `donated`: numbers of inputs whose memory it may reuse."""
+    """The program compiled, once for each structure (and lines errors name). `donated`: numbers of inputs it may overwrite."""
     kind = ("executable", config.fusion, config.matmul, donated)
     found = program.memo.get(kind)
     if found is None:
-        key = (program.without_consts().key, kind)
+        key = (program.without_consts().key, program.places, kind)
         with lock:
             found = _executables.get(key)
             if found is None:

@@ -19,7 +19,6 @@ from fxgrad.compile.plan import ALIGNMENT, Memory
 from fxgrad.compile.tables import CODES, TableWriter
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
-from fxgrad.kernels.indexed import IndexKernel
 from fxgrad.primitives.index import beyond
 from fxgrad.runtime import buffers, team
 from fxgrad.runtime.eager import operation, own
@@ -43,7 +42,7 @@ class Source:
         self.arguments = [f"a{i}" for i in range(len(self.inputs))]
         self.host_values = {v: f"v{i}" for i, v in enumerate(v for s in steps if s.kind == "host" for v in s.writes)}
         self.native = {i: r for i, r in enumerate(results) if r.kind == "native"}
-        self.checked: list[Eqn] = []  # equations that can stop a run
+        self.checked: list[tuple[Eqn, Sequence[int]]] = []  # what can stop a run: equations, the axes of their indices
         self.status = -1  # where in the work space a run finds the words that tell why
         if any(_can_fail(s) for s in steps):
             self.status = memory.arena
@@ -132,10 +131,10 @@ class Source:
         try:
             resume(run, status, arrays)
         except KernelStatus as problem:
-            number, axis = divmod(problem.status - 1, CODES)
-            eqn = self.checked[number]
+            number, k = divmod(problem.status - 1, CODES)
+            eqn, axes = self.checked[number]
             index = int(arrays[-1][self.status + 8 : self.status + 16].view(np.int64)[0])
-            raise _beyond(eqn, axis, index) from None
+            raise _beyond(eqn, axes[k], index) from None
 
     def last_uses(self) -> list[list[Var]]:
         """For every step the library calls' results that nobody needs after it."""
@@ -362,12 +361,12 @@ class _Writer:
 
 def _can_fail(step: Step) -> bool:
     """Whether a step, or one inside it, can stop a run."""
-    return any(isinstance(kernel, IndexKernel) and kernel.checks for kernel in step.all_kernels)
+    return any(getattr(kernel, "checks", False) for kernel in step.all_kernels)
 
 
-def _beyond(eqn: Eqn, number: int, index: int) -> errors.FxError:
-    """What is wrong with an index in the index array with this number."""
-    shape, axis = eqn.inputs[0].aval.shape, eqn.params["axes"][number]
+def _beyond(eqn: Eqn, axis: int, index: int) -> errors.FxError:
+    """What is wrong with an index along this axis."""
+    shape = eqn.inputs[0].aval.shape
     problem = beyond(index, shape[axis], axis, shape)
     return problem if eqn.source is None else problem.at(eqn.source)
 

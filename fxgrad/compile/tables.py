@@ -26,17 +26,17 @@ Find = Callable[[Var], Operand]
 _COPY_GRAIN, _FILL_GRAIN = 1 << 16, 1 << 13  # bytes and words that are worth a thread
 
 
-CODES = 64  # for each equation that can fail
+CODES = 64  # for each step that can fail
 
 
 class TableWriter:
     """Adds steps to a table; `addresses` are those of kernels, by digest.
 
     Kernels that can stop the program get the place of the table's status and a code of their own: 1, plus `CODES` times the
-    number of the equation in `checked`, to which it is appended.
+    number in `checked`, to which the equation is appended with the axes that its indices lead along.
     """
 
-    def __init__(self, table: Table, addresses: dict[str, int], checked: list[Eqn]):
+    def __init__(self, table: Table, addresses: dict[str, int], checked: list[tuple[Eqn, Sequence[int]]]):
         self.table, self.addresses, self.checked = table, addresses, checked
 
     def add_all(self, steps: Sequence[Step], find: Find) -> None:
@@ -67,10 +67,16 @@ class TableWriter:
     def _run(self, step: Step, x: Launch, operands: list[Operand]) -> Run:
         plan = x.plan
         if isinstance(x.kernel, IndexKernel) and x.kernel.checks:
-            assert step.eqn is not None
             plan = plan.copy()
             plan[CODE] = 1 + CODES * len(self.checked)
-            self.checked.append(step.eqn)
+            assert step.eqn is not None
+            self.checked.append((step.eqn, step.checked))
+            operands.append(Operand(self.table.slots - 1, self.table.status))
+        elif x.codes:
+            plan = plan.copy()
+            for place, eqn in x.codes:
+                plan[place] = 1 + CODES * len(self.checked)
+                self.checked.append((eqn, eqn.params["axes"]))
             operands.append(Operand(self.table.slots - 1, self.table.status))
         return Run(self.addresses[x.kernel.digest], plan, operands, x.scale)
 

@@ -235,6 +235,8 @@ def reads_elsewhere(a: Analysis, task: Task, u: Update) -> bool:
             if x in eqns or a.access(x)[0] is not u.base:
                 continue
             layout = a.access(x)[1]
+            if e in task.gathers and x is e.inputs[0]:
+                return True
             if e in task.pieces:  # boxes run one after the other, a view of an operand in each
                 return True
             if layout not in read:

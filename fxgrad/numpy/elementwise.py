@@ -106,7 +106,7 @@ def power(x: Any, y: Any, **kwargs: Any) -> Any:
     if not kwargs and ((type(y) is int and -SMALL_EXPONENT <= y <= SMALL_EXPONENT) or (type(y) is float and y in (1.0, 2.0))):
         z = _power_by_products(x, int(y), type(y))
         if z is not None:
-            return z
+            return np.array(z) if y == 1 and type(z) is np.ndarray else z  # x**1 is a new array
     if type(y) is int and y < 0 and getattr(operand(x), "dtype", np.dtype(float)).kind in "iu":
         raise ValueError("Integers to negative integer powers are not allowed.")
     return _power(x, y, **kwargs)

@@ -78,6 +78,7 @@ class Primitive:
         supports: Callable[[Sequence[Aval]], bool] | None = None,
         identity: Callable[[np.dtype], Any] | None = None,
         cheap: bool = True,
+        raises: bool = False,
     ):
         self.parts: Callable | None = None  # declared in primitives/complex.py; `numpy` has its bits if `exact_parts`
         self.exact_parts = False
@@ -87,6 +88,7 @@ class Primitive:
         self.supports = supports or kernel_dtypes  # whether the kernel body takes these operands
         self.identity = identity  # of a reduction's combine body
         self.cheap = cheap  # recomputing costs less than a trip to memory
+        self.raises = raises  # values can make it fail, so its error needs the user's line
         self._types: dict[tuple, list[Aval]] = {}
 
     def __repr__(self) -> str:

@@ -41,7 +41,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple, kwargs: dict[str, An
         return result
     from fxgrad.trace.mutation import into
 
-    return into(out, result, f"np.{ufunc.__name__}(..., out=...)")
+    return into(out, result, f"np.{ufunc.__name__}(..., out=...)", method == "__call__")
 
 
 def _check_out(ufunc: np.ufunc, method: str, inputs: tuple, out: tuple) -> None:

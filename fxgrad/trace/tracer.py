@@ -123,6 +123,15 @@ class Tracer:
         return At(self)
 
     @property
+    def strides(self) -> tuple[int, ...]:
+        """Of an array in C order; a traced value has no other."""
+        steps, step = [], self.dtype.itemsize
+        for n in reversed(self.shape):
+            steps.append(step)
+            step *= n
+        return tuple(reversed(steps))
+
+    @property
     def device(self) -> str:
         return "cpu"
 
@@ -155,6 +164,15 @@ class Tracer:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(_library().any(_library().equal(self, value)))
+
+    def __copy__(self) -> Any:
+        return _library().copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _library().copy(self)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -206,6 +224,9 @@ class Tracer:
         """The value, provided that no derivative would be cut by taking it."""
         from fxgrad.trace.tracing import depends_on_differentiated
 
+        value = self._free_value()
+        if value is not None:
+            return value
         _refuse_assignment(self)
         if depends_on_differentiated(self):
             raise errors.NonDifferentiableError(
@@ -218,6 +239,15 @@ class Tracer:
             asked,
             "Use the NumPy function of that name (np.exp for math.exp), or y = y.at[i].set(x) for y[i] = x of a plain y.",
         )
+
+    def _free_value(self) -> Any:
+        """The value, if it is known and no derivative flows through it; else None."""
+        from fxgrad.trace.tracing import Unknown, depends_on_differentiated
+
+        if self._trace.active and not depends_on_differentiated(self):
+            with suppress(Unknown):
+                return self._trace.value(self._var)
+        return None
 
     def __round__(self, ndigits: int | None = None) -> Any:
         """As NumPy's scalars: an int for round(x), if the value is known (it is constant between jumps), else np.round(x)."""
@@ -246,6 +276,9 @@ class Tracer:
         return self.item() if not self.shape else [row.tolist() for row in self]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        value = self._free_value()
+        if value is not None:
+            return np.array(value, dtype, copy=copy)
         _refuse_assignment(self)
         raise errors.ConcretizationError(
             f"cannot turn a traced {self.aval} into a plain NumPy array",
@@ -450,6 +483,7 @@ for _name in (
     "any",
     "argmax",
     "argmin",
+    "argpartition",
     "argsort",
     "astype",
     "clip",
@@ -478,6 +512,29 @@ for _name in (
     "conjugate",
 ):
     setattr(Tracer, _name, _method(_name))
+
+
+def _needs_memory(name: str, fix: str) -> property:
+    """An attribute of arrays that reads or describes their memory, of which a traced value has none."""
+
+    def refuse(self: Tracer) -> Any:
+        from fxgrad.numpy.missing import UnsupportedNameError  # hasattr answers False
+
+        raise UnsupportedNameError(
+            f"{name} of a traced {self.aval} is not supported",
+            why="A traced value stands for an array that is yet to be computed: it has no memory to look at.",
+            fix=fix,
+        )
+
+    return property(refuse)
+
+
+_OUTSIDE = "Return the value, and use its .{} outside the transformed function."
+_BITS = "Convert values with .astype(dtype)."
+for _name in ("base", "ctypes", "data", "dump", "dumps", "flags", "tobytes", "tofile"):
+    setattr(Tracer, _name, _needs_memory(_name, _OUTSIDE.format(_name)))
+for _name in ("byteswap", "getfield", "setfield", "setflags", "view"):
+    setattr(Tracer, _name, _needs_memory(_name, _BITS))
 
 
 def _compress(self: Tracer, condition: Any, axis: int | None = None, out: Any = None) -> Any:

@@ -108,6 +108,14 @@ class Trace:
         tracer._place = ARGUMENT
         return tracer
 
+    def argument(self, x: np.ndarray) -> Tracer:
+        """An array given to the function beside its inputs, as a captured value that it must not change."""
+        var = self.atom(x)
+        assert type(var) is Var
+        tracer = Tracer(self, var)
+        tracer._place = ARGUMENT
+        return tracer
+
     def atom(self, x: Any) -> Atom:
         """What an operand is called in this program: capturing it if need be."""
         if type(x) is Tracer:
