@@ -36,6 +36,7 @@ from fxgrad.numpy.reductions import sum as _sum
 from fxgrad.numpy.selection import diagonal as _diagonal
 from fxgrad.numpy.selection import trace as _trace
 from fxgrad.numpy.systems import det, inv, lstsq, pinv, slogdet, solve, tensorinv, tensorsolve
+from fxgrad.primitives import complex as cx
 from fxgrad.primitives import dot as d
 from fxgrad.primitives import elementwise as e
 
@@ -250,26 +251,26 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
 def _float(x: Any) -> Any:
     x = tensor(x)
-    if x.dtype.kind == "c":
-        raise errors.UnsupportedError(
-            "norms of complex arrays are not supported",
-            why="fxgrad differentiates real arrays so far.",
-            fix="Take the norm of np.abs(x).",
-        )
-    return x if x.dtype.kind == "f" else e.convert(x, dtype=np.dtype(float))
+    return x if x.dtype.kind in "fc" else e.convert(x, dtype=np.dtype(float))
+
+
+def _squares(x: Any) -> Any:
+    """|x|**2, elementwise."""
+    return ew.square(x) if x.dtype.kind != "c" else ew.add(ew.square(cx.real(x)), ew.square(cx.imag(x)))
 
 
 def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     from fxgrad.numpy.reductions import max, min
 
     if order is None or order == 2:
-        return root(_sum(ew.square(x), axes, keepdims=keepdims))
+        return root(_sum(_squares(x), axes, keepdims=keepdims))
     if order == math.inf:
         return max(ew.absolute(x), axes, keepdims=keepdims)
     if order == -math.inf:
         return min(ew.absolute(x), axes, keepdims=keepdims)
     if order == 0:
-        return _sum(ew.where(ew.not_equal(x, 0), x.dtype.type(1), x.dtype.type(0)), axes, keepdims=keepdims)
+        one = cx.real_dtype(x.dtype).type(1)
+        return _sum(ew.where(ew.not_equal(x, 0), one, one - one), axes, keepdims=keepdims)
     if order == 1:
         return _sum(ew.absolute(x), axes, keepdims=keepdims)
     if isinstance(order, str) or np.ndim(order):
@@ -288,7 +289,7 @@ def _matrix_norm(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> A
     if row == column:
         raise ValueError("Duplicate axes given.")
     if order in (None, "fro", "f"):
-        return root(_sum(ew.square(x), axes, keepdims=keepdims))
+        return root(_sum(_squares(x), axes, keepdims=keepdims))
     if order in (1, -1, math.inf, -math.inf):
         over, then = (row, column) if abs(order) == 1 else (column, row)
         return (

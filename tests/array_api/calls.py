@@ -16,7 +16,8 @@ KINDS = {
 UNARY: dict[str, str] = {
     **dict.fromkeys(["abs", "negative", "positive", "square", "sign"], "n"),
     **dict.fromkeys(
-        ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log1p", "log2", "log10", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh"], "fc"
+        ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos",
+         "cosh", "exp", "expm1", "log", "log1p", "log2", "log10", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh"], "fc"
     ),
     **dict.fromkeys(["ceil", "floor", "trunc"], "r"),
     **dict.fromkeys(["isfinite", "isinf", "isnan", "round"], "n"),
@@ -125,6 +126,8 @@ CALLS: list[tuple[str, str, tuple, dict[str, Any]]] = [
     (LINALG, "tensordot", (spd, spd), {"axes": 1}),
     (LINALG, "trace", (x,), {"offset": -1, "dtype": np.float32}), (LINALG, "vecdot", (z, z), {}),
     (LINALG, "vector_norm", (x,), {"axis": 1, "ord": 3, "keepdims": True}),
+    (LINALG, "vector_norm", (z,), {"axis": 0}), (LINALG, "vector_norm", (z,), {"ord": 0}), (LINALG, "matrix_norm", (z,), {}),
+    (LINALG, "vector_norm", (z,), {"ord": 3.0, "axis": 1}), (LINALG, "vector_norm", (z,), {"ord": np.inf}),
     # Fourier transforms
     (FFT, "fft", (x,), {"n": 5, "axis": 0, "norm": "ortho"}), (FFT, "ifft", (z,), {}),
     (FFT, "fftn", (x,), {"s": (2, 5), "axes": (0, 1)}), (FFT, "ifftn", (z,), {}),

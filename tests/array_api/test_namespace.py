@@ -68,7 +68,8 @@ def test_operators() -> None:
     def everything(x: Any, n: Any, b: Any) -> Any:
         return [
             abs(x), x + 2, 2 - x, x * x, 1 / x, x // 0.25, x % 0.25, x**2, 2**x, -x, +x, x @ x.T, x < 0.5, x <= 0.5, x == x,
-            x != x, x >= 0.5, x > 0.5, n & 3, 3 | n, n ^ 1, ~n, n << 2, n >> 1, ~b, b & b, b | b, b ^ b, divmod(n, 2)[0], 7 // n, 7 % n,
+            x != x, x >= 0.5, x > 0.5, n & 3, 3 | n, n ^ 1, ~n, n << 2, n >> 1, ~b, b & b, b | b, b ^ b, divmod(n, 2)[0],
+            7 // n, 7 % n,
         ]  # fmt: skip
 
     for got, want in zip(fx.jit(everything)(x, n, b), everything(x, n, b), strict=True):
