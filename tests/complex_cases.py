@@ -49,6 +49,10 @@ def entries() -> list[tuple[str, Callable[..., Any], Callable[..., Any], dict[st
         ("log_hypot", lambda z: _with_parts(cx.log_hypot, z), lambda z: np.log(np.abs(z)) * z, {"rtol": 16}),
         ("log1p_hypot", lambda z: _with_parts(cx.log1p_hypot, z), lambda z: np.log(np.abs(1 + z)) * z, {"rtol": 16}),
         ("gather", lambda z: z[np.array([0, -1, 0])], lambda z: z[np.array([0, -1, 0])], {"shapes": PAIRS[1:3]}),
+        ("fft", lambda z: fnp.fft.fft(z), lambda z: np.fft.fft(z), {"rtol": 64, "shapes": PAIRS[1:3]}),
+        ("ifft", lambda z: fnp.fft.ifft(z, 4, 0), lambda z: np.fft.ifft(z, 4, 0), {"rtol": 64, "shapes": PAIRS[1:3]}),
+        ("rfft", lambda z: fnp.fft.rfft(lax.real(z)), lambda z: np.fft.rfft(z.real), {"rtol": 64, "shapes": PAIRS[1:3]}),
+        ("irfft", lambda z: fnp.fft.irfft(z, 4) + 0j, lambda z: np.fft.irfft(z, 4) + 0j, {"rtol": 64, "shapes": PAIRS[1:3]}),
         (
             "linear_recurrence",
             lambda z: r.linear_recurrence(z, z * 0.5, axis=z.ndim - 1, reverse=False),

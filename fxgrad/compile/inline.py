@@ -33,7 +33,7 @@ def _inner(eqn: Eqn) -> Program | None:
     """The program an equation stands for, if it is to be merged."""
     if eqn.prim.kind == "call" and eqn.prim.name in _INLINED:
         return eqn.params["program"]
-    if eqn.prim.definition([a.aval for a in eqn.inputs], [v.aval for v in eqn.outputs]) is not None:
+    if eqn.prim.definition(a.aval for a in (*eqn.inputs, *eqn.outputs)) is not None:
         from fxgrad.trace.tracing import trace_expansion
 
         key = (eqn.prim, tuple(a.aval for a in eqn.inputs), tuple(sorted(eqn.params.items())))

@@ -24,7 +24,7 @@ replaced by its definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,11 +101,11 @@ class Primitive:
     def __reduce__(self) -> tuple:
         return lookup, (self.name,)
 
-    def definition(self, avals: Sequence[Aval], outs: Sequence[Aval]) -> Callable | None:
-        """What defines the operation on these operands through other primitives, if it is not one that is evaluated."""
+    def definition(self, avals: Iterable[Aval]) -> Callable | None:
+        """What defines the operation on operands, and with results, of these types through other primitives, if anything does."""
         if self.kind == "expand":
             return self.expand
-        return self.parts if self.parts is not None and any([a.dtype.kind == "c" for a in (*avals, *outs)]) else None
+        return self.parts if self.parts is not None and any(a.dtype.kind == "c" for a in avals) else None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         outs = bind(self, args, params)

@@ -142,7 +142,7 @@ def run_program(program: Program, args: Sequence[Any]) -> list:
 
 def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
     outs = prim.typ(*avals, **params)
-    if prim.kind != "expand" and not prim.exact_parts and prim.definition(avals, outs) is not None:
+    if prim.kind != "expand" and not prim.exact_parts and prim.definition([*avals, *outs]) is not None:
         from fxgrad.trace.tracing import trace_expansion
 
         return _from_program(runner(trace_expansion(prim, avals, params)), len(outs))

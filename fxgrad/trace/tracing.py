@@ -378,7 +378,7 @@ class Walk:
 
 def trace_expansion(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Program:
     """The definition of a primitive that has one as a program on operands of these avals."""
-    definition = prim.definition(avals, prim.types(avals, params))
+    definition = prim.definition([*avals, *prim.types(avals, params)])
     assert definition is not None
     return build(avals, lambda *xs: definition(*xs, **params), prim.name)
 
