@@ -1,5 +1,5 @@
 """The parts of SciPy that differentiable code needs."""
 
-from fxgrad.scipy import special
+from fxgrad.scipy import special, stats
 
-__all__ = ["special"]
+__all__ = ["special", "stats"]
