@@ -46,7 +46,7 @@ bench: .venv/.bench
 
 # The pages are printed; a page that could not be made leaves the old one alone.
 docs: .venv/.test
-	@set -e; for page in ops numerics; do $(PY) -m fxgrad.docs $$page > docs/$$page.new; mv docs/$$page.new docs/$$page.md; done
+	@set -e; for page in ops numerics numpy; do $(PY) -m fxgrad.docs $$page > docs/$$page.new; mv docs/$$page.new docs/$$page.md; done
 
 # References are kept in build/accuracy, so that a second run only measures.
 accuracy: .venv/.test

@@ -8,6 +8,7 @@ from fxgrad.api.programs import eval_shape, make_ir, parse_ir, stop_gradient
 from fxgrad.api.reverse import grad, value_and_grad, vjp
 from fxgrad.compile.jit import jit
 from fxgrad.config import config, disable_jit
+from fxgrad.control import cond, fori_loop, scan, switch, while_loop
 from fxgrad.custom import checkpoint, checkpoint_name, checkpoint_policies, custom_jvp, custom_vjp, remat
 from fxgrad.errors import (
     ConcretizationError,
@@ -44,6 +45,7 @@ __all__ = [
     "checkpoint_name",
     "checkpoint_policies",
     "clear_caches",
+    "cond",
     "config",
     "custom_jvp",
     "custom_vjp",
@@ -51,6 +53,7 @@ __all__ = [
     "errors",
     "eval_shape",
     "explain",
+    "fori_loop",
     "get_num_threads",
     "grad",
     "hessian",
@@ -68,11 +71,14 @@ __all__ = [
     "parse_ir",
     "random",
     "remat",
+    "scan",
     "scipy",
     "set_num_threads",
     "stop_gradient",
+    "switch",
     "tree",
     "value_and_grad",
     "vjp",
     "vmap",
+    "while_loop",
 ]

@@ -15,7 +15,7 @@ from fxgrad.primitives import call
 from fxgrad.primitives.base import bind, instantiate, is_float
 from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, name_of, trace_function
 from fxgrad.trace.tracer import Tracer
-from fxgrad.trace.tracing import current_trace, inline
+from fxgrad.trace.tracing import current_trace, identity, inline
 
 __all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat"]
 
@@ -298,12 +298,12 @@ def _join(leaves: Sequence[Any], parts: Sequence[tuple[Traced, str]]) -> tuple[l
     """Operands and params for an equation whose programs each captured something: all of them take all captures, in one order."""
     captures: list[Any] = []
     for traced, _ in parts:
-        captures += [c for c in traced.captures if all(c is not k for k in captures)]
+        captures += [c for c in traced.captures if all(identity(c) != identity(k) for k in captures)]
     params: dict[str, Any] = {}
     for traced, key in parts:
         inputs = traced.program.inputs
-        own = {id(c): v for c, v in zip(traced.captures, inputs, strict=False)}
-        lead = [own.get(id(c)) or Var(aval_of_leaf(c)) for c in captures]
+        own = {identity(c): v for c, v in zip(traced.captures, inputs, strict=False)}
+        lead = [own.get(identity(c)) or Var(aval_of_leaf(c)) for c in captures]
         rest = inputs[len(traced.captures) :]
         params[key] = Program([*lead, *rest], traced.program.eqns, traced.program.outputs, (), traced.program.name)
     params["captured"] = len(captures)
@@ -316,7 +316,7 @@ def _pass_as_residuals(captured: Sequence[Any], fwd: Traced, n_out: int) -> Trac
     rest = fwd.program.inputs[len(captures) :]
     passed = []
     for c in captured:
-        position = next((i for i, k in enumerate(captures) if k is c), None)
+        position = next((i for i, k in enumerate(captures) if identity(k) == identity(c)), None)
         if position is None:
             position = len(captures)
             captures.append(c)

@@ -1,7 +1,8 @@
-"""Prints the pages of docs/ that are made from the code: `python -m fxgrad.docs ops` and `python -m fxgrad.docs numerics`.
+"""Prints the pages of docs/ that are made from the code: `python -m fxgrad.docs ops`, `numerics` and `numpy`.
 
 `ops` reads the declarations of the primitives; `numerics` is the contract in words, with the constants of the code, and the
-table of measured errors from docs/numerics.json, which `python -m bench.accuracy` writes. A test compares the pages in the
+table of measured errors from docs/numerics.json, which `python -m bench.accuracy` writes; `numpy`, made in
+fxgrad/numpy/registry.py, says what of NumPy is there. A test compares the pages in the
 repository with what is printed here.
 """
 
@@ -29,8 +30,14 @@ __all__ = ["numerics_page", "ops_page"]
 
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
-ORDER = ("elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "call")  # others follow
-KINDS = {"map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program", "expand": "expanded"}
+ORDER = (  # others follow
+    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "linalg", "decompositions", "call",
+    "control",
+)  # fmt: skip
+KINDS = {
+    "map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program",
+    "control": "programs", "expand": "expanded",
+}  # fmt: skip
 DTYPES = [np.dtype(name) for name in SHORT_NAMES]
 FAMILIES = {
     "bool": ("bool",),
@@ -43,7 +50,9 @@ FAMILIES = {
 PROBE: dict[str, Any] = {
     "axes": (0,), "axis": 0, "reverse": False, "right": False, "shape": (3,), "dims": (0,), "perm": (0,), "n": 2,
     "start": (0,), "stop": (3,), "step": (1,), "low": (0,), "high": (0,), "interior": (0,), "sizes": (2,), "mode": "add",
-    "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
+    "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
+    "hermitian": False, "rows": 3, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
+    "size": 3, "what": "take",
 }  # fmt: skip
 
 
@@ -58,12 +67,17 @@ def modules() -> list[ModuleType]:
 
 
 def declared(module: ModuleType) -> list[Primitive]:
-    """The primitives a module declares, in order; those it imports are not among its assignments."""
+    """The primitives a module declares, in order: assigned there, and not other names for what it imports."""
     assigned: set[str] = set()
+    imported: set[str] = set()
     for statement in ast.parse(inspect.getsource(module)).body:
         if isinstance(statement, ast.Assign):
-            assigned |= {t.id for target in statement.targets for t in ast.walk(target) if isinstance(t, ast.Name)}
-    mine = {id(x) for name, x in vars(module).items() if name in assigned and isinstance(x, Primitive)}
+            names = [t for target in statement.targets for t in ast.walk(target) if isinstance(t, ast.Name)]
+            assigned |= {t.id for t in names if isinstance(t.ctx, ast.Store)}
+        elif isinstance(statement, ast.ImportFrom):
+            imported |= {n.asname or n.name for n in statement.names}
+    foreign = {id(vars(module).get(name)) for name in imported}
+    mine = {id(x) for name, x in vars(module).items() if name in assigned and isinstance(x, Primitive)} - foreign
     return [p for p in REGISTRY.values() if id(p) in mine]
 
 
@@ -86,7 +100,7 @@ def _signature(prim: Primitive) -> tuple[list[str], list[str]]:
     return ["x", "y"][:count], []
 
 
-def _avals(prim: Primitive, operands: Sequence[str], dtype: np.dtype) -> list[Aval]:
+def _avals(prim: Primitive, operands: Sequence[str], dtype: np.dtype, shape: tuple[int, ...] = (3,)) -> list[Aval]:
     """Operands of the given dtype, and of the index and mask dtypes where those are meant."""
     out = []
     for name in operands:
@@ -96,23 +110,25 @@ def _avals(prim: Primitive, operands: Sequence[str], dtype: np.dtype) -> list[Av
         elif plain in ("mask", "m") and prim.name == "select":
             out.append(Aval((3,), np.dtype(np.bool_)))
         else:
-            out.append(Aval(() if plain == "value" else (3,), dtype))
+            out.append(Aval(() if plain == "value" else shape, dtype))
     return out
 
 
 def _takes(prim: Primitive, dtype: np.dtype) -> bool:
     """Whether the type rule accepts operands of this dtype."""
     operands, parameters = _signature(prim)
-    try:
-        prim.typ(*_avals(prim, operands, dtype), **{p: PROBE[p] for p in parameters})
-    except (errors.FxError, TypeError, ValueError):
-        return False
-    return True
+    for shape in ((3,), (3, 3)):  # vectors; matrices for linear algebra
+        try:
+            prim.typ(*_avals(prim, operands, dtype, shape), **{p: PROBE[p] for p in parameters})
+        except (errors.FxError, TypeError, ValueError):
+            continue
+        return True
+    return False
 
 
 def _dtypes(prim: Primitive) -> str:
     operands, _ = _signature(prim)
-    if prim.kind == "call" or prim.name == "custom_vjp_linear":
+    if prim.kind in ("call", "control") or prim.name == "custom_vjp_linear":
         return "its program's"
     if not operands or prim.kind == "view":
         return "all"
@@ -175,7 +191,8 @@ of `fxgrad.numpy` are written with them.
   once); complex c64, c128; int i8 to i64; uint u8 to u64. Only float and complex operands have derivatives.
 - **Runs as**: `kernel` is compiled and fuses with its neighbours (`dear`: worth storing rather than computing twice), `kernel
   (tree)` is a reduction in the fixed order of docs/numerics.md, `view` moves nothing, `NumPy` is a call of NumPy, `program`
-  carries a program of its own, `expanded` is replaced by its definition through other operations.
+  carries a program of its own, `programs` runs some conditionally or repeatedly, `expanded` is replaced by its definition
+  through other operations.
 - **Rules**: f forward mode, r transposition, v vmap. Reverse mode transposes what forward mode leaves, so an operation
   without r of its own is differentiated in reverse through the operations of its forward rule.
 """
@@ -378,9 +395,11 @@ def measured() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    pages = {"ops": ops_page, "numerics": numerics_page}
+    from fxgrad.numpy.registry import numpy_page
+
+    pages = {"ops": ops_page, "numerics": numerics_page, "numpy": numpy_page}
     if len(arguments) != 1 or arguments[0] not in pages:
-        sys.stderr.write("usage: python -m fxgrad.docs {ops,numerics}\n")
+        sys.stderr.write("usage: python -m fxgrad.docs {ops,numerics,numpy}\n")
         return 2
     sys.stdout.write(pages[arguments[0]]())
     return 0

@@ -12,6 +12,7 @@ __all__ = [
     "ConcretizationError",
     "FxError",
     "FxIndexError",
+    "FxLinAlgError",
     "FxOverflowError",
     "FxTypeError",
     "FxValueError",
@@ -51,6 +52,17 @@ def user_location(frame: FrameType | None = None) -> Location | None:
             return code, frame.f_lasti
         frame = frame.f_back
     return None
+
+
+def at_item_assignment() -> bool:
+    """Whether the user's code is executing `a[i] = v` (and not a call)."""
+    location = user_location()
+    if location is None:
+        return False
+    from opcode import opname
+
+    code, offset = location
+    return offset >= 0 and opname[code.co_code[offset]] == "STORE_SUBSCR"
 
 
 def line_of(code: CodeType, offset: int) -> int:
@@ -120,6 +132,10 @@ def too_large(what: str, value: int) -> FxOverflowError:
 
 class FxIndexError(FxError, IndexError):
     """An index out of bounds."""
+
+
+class FxLinAlgError(FxValueError, np.linalg.LinAlgError):
+    """A matrix that a decomposition or a solver cannot take: not square, singular, not positive definite."""
 
 
 class ConcretizationError(FxTypeError):

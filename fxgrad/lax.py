@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad import lax_linalg as linalg  # noqa: F401
+from fxgrad.control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from fxgrad.numpy import elementwise as _ew
 from fxgrad.numpy.core import as_dtype, canonical_axis, key_of, operand, result_type, static_shape, tensor
 from fxgrad.primitives import dot as _d
@@ -17,6 +19,8 @@ from fxgrad.primitives import reduce as _r
 from fxgrad.primitives import shape as _s
 from fxgrad.primitives import transcendental as _tr
 from fxgrad.primitives.call import stop_gradient as _stop_gradient
+
+control_flow = (associative_scan, cond, fori_loop, map, scan, switch, while_loop)
 
 # ---- elementwise -------------------------------------------------------------------------------------------------------
 

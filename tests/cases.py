@@ -363,6 +363,26 @@ CASES: list[Case] = [
         lambda x: np.searchsorted(np.arange(3.0), x, side="right"),
         differentiable=False,
     ),
+    # ---- floats and integers down to their bits
+    _binary("nextafter", fnp.nextafter, np.nextafter, (-2, 2), (-2, 2)),
+    _unary("spacing", fnp.spacing, np.spacing, 0.6, 0.9),
+    _unary("exponent", lambda x: fnp.frexp(x)[1], lambda x: np.frexp(x)[1], 0.1, 9, differentiable=False),
+    _unary("mantissa", lambda x: fnp.frexp(x)[0], lambda x: np.frexp(x)[0], 1.1, 1.9),
+    _unary("ldexp", lambda x: fnp.ldexp(x, 3), lambda x: np.ldexp(x, 3), -2, 2),
+    _unary(
+        "gcd", lambda x: fnp.gcd((x * 9).astype(int), 12), lambda x: np.gcd((x * 9).astype(int), 12), -5, 5, differentiable=False
+    ),
+    _unary(
+        "lcm", lambda x: fnp.lcm((x * 9).astype(int), 12), lambda x: np.lcm((x * 9).astype(int), 12), -5, 5, differentiable=False
+    ),
+    _unary(
+        "within",
+        lambda x: fnp.unravel_index(x.astype(int), (2, 3))[1],
+        lambda x: np.unravel_index(x.astype(int), (2, 3))[1],
+        0,
+        5.9,
+        differentiable=False,
+    ),
     # ---- indexing
     _along(
         "gather", lambda x: x[np.array([[0, -1], [0, 1 - x.shape[0]]])], lambda x: x[np.array([[0, -1], [0, 1 - x.shape[0]]])]
@@ -491,3 +511,7 @@ def _custom() -> list[Case]:
 
 
 CASES += _custom()
+
+from tests.linalg_cases import LINALG  # noqa: E402  (its cases are made of Case)
+
+CASES += LINALG

@@ -432,15 +432,13 @@ def test_integers_of_unknown_values(case: str, transform: F) -> None:
 
 UNSUPPORTED: dict[str, tuple[F, str, str]] = {
     "fft": (lambda x: np.fft.fft(x), "np.fft.fft", ""),
-    "partition": (lambda x: np.partition(x, 1), "np.partition", "Similar names"),
-    "busday_count": (lambda x: np.busday_count(x, x), "np.busday_count", "docs/ops.md"),
-    "nanpercentile": (lambda x: np.nanpercentile(x, 1), "np.nanpercentile", "Similar names"),
-    "bincount": (lambda x: np.bincount([0, 1, 1], weights=x), "np.bincount", ".at[i].add(w)"),
-    "unique": (lambda x: np.unique(x), "np.unique", "outside"),
+    "isnat": (lambda x: np.isnat(x), "np.isnat", "Similar names"),
+    "busday_count": (lambda x: np.busday_count(x, x), "np.busday_count", "Convert to floats"),
+    "is_busday": (lambda x: np.is_busday(x), "np.is_busday", "Convert to floats"),
+    "savetxt": (lambda x: np.savetxt("x.txt", x), "np.savetxt", "outside"),
     "svd": (lambda x: np.linalg.svd(x[None]), "np.linalg.svd", "no singular value decomposition"),
     "airy": (lambda x: ss.airy(x)[0], "scipy.special.airy", ""),
     "reduceat": (lambda x: np.add.reduceat(x, [0, 1]), "np.add.reduceat", "np.add.reduce"),
-    "apply_along_axis": (lambda x: np.apply_along_axis(np.sum, 0, x), "np.apply_along_axis", "fx.vmap"),
 }
 
 
@@ -452,7 +450,7 @@ def test_unsupported_functions(case: str, transform: F) -> None:
         raised(lambda: transform(f)(ones), fx.UnsupportedError),
         what=[what, "is not supported"],
         line=f'"{case}": (lambda x:',
-        why="fxgrad has",
+        why=".",
         fix=fix,
     )
 
@@ -530,52 +528,43 @@ def test_where_numpy_does_not_dispatch(case: str, transform: F) -> None:
     assert not plain.any() and not square.any()
 
 
-IN_PLACE: dict[str, tuple[F, str]] = {
-    "item": (lambda x: x.__setitem__(0, 1.0), "x.at[i].set(v)"),
-    "iadd": (lambda x: x.__iadd__(1.0), "x = x + v"),
-    "isub": (lambda x: x.__isub__(1.0), "x = x - v"),
-    "imul": (lambda x: x.__imul__(2.0), "x = x * v"),
-    "idiv": (lambda x: x.__itruediv__(2.0), "x = x / v"),
-    "ipow": (lambda x: x.__ipow__(2), "x = x ** v"),
-    "imatmul": (lambda x: x.__imatmul__(np.eye(3)), "x = x @ v"),
-    "sort": (lambda x: x.sort(), "np.sort(x)"),
-    "fill": (lambda x: x.fill(0.0), "np.full_like(x, v)"),
+IN_PLACE: dict[str, F] = {
+    "item": lambda x: x.__setitem__(0, 1.0),
+    "view": lambda x: x[1:].__setitem__(0, 1.0),
+    "iadd": lambda x: x.__iadd__(1.0),
+    "isub": lambda x: x.__isub__(1.0),
+    "imul": lambda x: x.__imul__(2.0),
+    "idiv": lambda x: x.__itruediv__(2.0),
+    "ipow": lambda x: x.__ipow__(2),
+    "imatmul": lambda x: x.__imatmul__(np.eye(3)),
+    "sort": lambda x: x.sort(),
+    "fill": lambda x: x.fill(0.0),
+    "out=": lambda x: np.sin(ones, out=x),
+    "put": lambda x: np.put(x, 0, 1.0),
+    "add.at": lambda x: np.add.at(x, 0, 1.0),
 }
 
 
 @pytest.mark.parametrize("case", IN_PLACE)
 @pytest.mark.parametrize("transform", [fx.grad, fx.jit, under_vmap, under_jvp, fx.checkpoint])
-def test_in_place_on_tracers(case: str, transform: F) -> None:
-    f, fix = IN_PLACE[case]
+def test_in_place_on_arguments(case: str, transform: F) -> None:
     assert_four_parts(
-        raised(lambda: transform(f)(ones), fx.MutationError),
-        what="cannot change a traced f64[3] in place",
-        line=f'"{case}": (lambda x:',
-        why="immutable",
-        fix=fix,
+        raised(lambda: transform(IN_PLACE[case])(ones), fx.MutationError),
+        what=[f"cannot change a traced f64[{2 if case == 'view' else 3}] in place", "an argument of the transformed function"],
+        line=f'"{case}": lambda x:',
+        why="NumPy would change the caller's array",
+        fix=["x = x.copy()", "x.at[i].set(v)"],
     )
 
 
-def test_statements_in_place() -> None:
-    def item(x: Any) -> Any:
-        y = x * 2.0
-        y[1:] = 0.0
-        return y.sum()
-
-    def augmented(x: Any) -> Any:
-        y = x * 2.0
-        y += 1.0
-        return y.sum()
-
+def test_scalars_are_rebound() -> None:
     def scalar(x: Any) -> Any:
         y = x.sum()
+        z = y
         y += 1.0  # rebinds, as it does for NumPy's scalars
-        return y
+        return y * z
 
-    for f, line in ((item, "y[1:] = 0.0"), (augmented, "y += 1.0")):
-        error = raised(lambda: fx.grad(f)(ones), fx.MutationError)
-        assert_four_parts(error, what="cannot change a traced f64[3] in place", line=line, why="immutable", fix="Write ")
-    np.testing.assert_array_equal(fx.grad(scalar)(ones), ones)
+    np.testing.assert_array_equal(fx.grad(scalar)(ones), 7 * ones)
 
 
 # ---- custom rules, vmap, jit ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from fxgrad.kernels.spec import Kernel, Op, Operand
 from fxgrad.primitives import elementwise as E
 from fxgrad.runtime import launch as native
 from fxgrad.runtime import team
-from fxgrad.runtime.table import SLICE, UNFIT, Run, Table
+from fxgrad.runtime.table import SLICE, UNFIT, Move, Run, Table
 from fxgrad.runtime.table import Operand as At
 
 I64 = np.dtype(np.int64)
@@ -66,7 +66,7 @@ def binary(prim, dtype=I64, out=None, n=1):
 def test_a_counted_loop_moves_its_operands(turns):
     p = Program()
     with p.table.loop(0, turns):
-        p.copy(At(p.work, 0), At(0, 0, counter=0, stride=8))
+        p.copy(At(p.work, 0), At(0, 0, (Move(0, 8),)))
     out = np.full(8, -1)
     work = p.run(out)
     assert out.tolist() == [*range(turns), *[-1] * (8 - turns)] and work[0] == turns
@@ -79,8 +79,8 @@ def test_loops_nest_and_carry_values():
     with p.table.loop(i, 4):
         with p.table.loop(j, 3):
             p.add(At(p.work, x), At(p.work, i))
-            p.copy(At(p.work, x), At(p.work, 64, counter=j, stride=8))
-        p.copy(At(p.work, 64), At(0, 0, counter=i, stride=24), nbytes=24)
+            p.copy(At(p.work, x), At(p.work, 64, (Move(j, 8),)))
+        p.copy(At(p.work, 64), At(0, 0, (Move(i, 24),)), nbytes=24)
     out = np.zeros((4, 3), np.int64)
     p.run(out)
     want = np.cumsum(np.repeat(np.arange(4), 3)).reshape(4, 3)
@@ -90,17 +90,39 @@ def test_loops_nest_and_carry_values():
 def test_a_loop_while_something_holds():
     """while x < limit: x += step."""
     less, plan = binary(E.lt, out=np.bool_)
-
-    def compare(p):
-        p.table.pipeline([Run(less, plan, [At(p.work, 0), At(0, 0), At(p.work, 32)])])
-
     for limit, step, want in ((10, 3, 12), (0, 3, 0), (-5, 1, 0), (9, 3, 9)):
         p = Program()
-        compare(p)
-        with p.table.loop_while(At(p.work, 32)):
+
+        def compare(p=p):
+            p.table.pipeline([Run(less, plan, [At(p.work, 0), At(0, 0), At(p.work, 32)])])
+
+        with p.table.loop_while(At(p.work, 32), 40, compare):
             p.add(At(p.work, 0), At(0, 8))
-            compare(p)
-        assert p.run(np.array([limit, step]))[0] == want
+        work = p.run(np.array([limit, step]))
+        assert work[0] == want and work[5] == -(-max(limit, 0) // step)
+
+
+def test_operands_move_with_several_loops_and_change_places():
+    """out[i, j] = x[j, i]; and two words take turns."""
+    p = Program(2)
+    i, j = 0, 8
+    with p.table.loop(i, 3), p.table.loop(j, 4):
+        p.copy(At(0, 0, (Move(j, 24), Move(i, 8))), At(1, 0, (Move(i, 32), Move(j, 8))))
+        p.add(At(p.work, 16, (Move(j, 8, 1),)), At(1, 0))
+    x, out = np.arange(12).reshape(4, 3) + 5, np.zeros((3, 4), np.int64)
+    work = p.run(x, out)
+    assert np.array_equal(out, x.T) and work[2:4].tolist() == [30, 30]
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int32])
+def test_a_branch_reads_narrow_integers(dtype):
+    p = Program()
+    with p.table.branch(At(0, 0), 2, np.dtype(dtype).itemsize) as arms:
+        for arm in arms:
+            p.fill(At(p.work, 0), 100 + arm)
+    assert [p.run(np.array([v], dtype))[0] for v in (0, 1)] == [100, 101]
+    if dtype is np.int32:
+        assert p.run(np.array([-7], dtype))[0] == 100 and p.run(np.array([9], dtype))[0] == 101
 
 
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])

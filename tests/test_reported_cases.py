@@ -176,6 +176,26 @@ def test_11_order_statistics() -> None:
     gradient(lambda x: np.median(x, axis=0).sum(), np.arange(6.0).reshape(3, 2), [[0, 0], [1, 1], [0, 0]])
 
 
+def test_12_singular_and_repeated() -> None:
+    """det of a singular matrix gives NaN or an error, functions of eigenvalues NaN where these are repeated."""
+    gradient(np.linalg.det, array([[1.0, 2.0], [2.0, 4.0]]), [[4, -2], [-2, 1]])
+    gradient(np.linalg.det, zeros((4, 4)), zeros((4, 4)))
+    gradient(lambda a: np.linalg.eigvalsh(a).sum(), np.eye(3), np.eye(3))
+    gradient(lambda a: np.linalg.eigh(a)[0].sum(), np.eye(3), np.eye(3))
+    gradient(lambda a: np.linalg.svd(a, compute_uv=False).sum(), np.eye(3), np.eye(3))
+
+
+def test_14_what_numpy_reads() -> None:
+    """cholesky's gradient has entries in the triangle NumPy never reads; the JVP of solve is wrong for asymmetric tangents."""
+    b = array([[4.0, 1.0], [1.0, 3.0]])
+    gradient(lambda a: np.linalg.cholesky(a, upper=True).sum(), b, [[0.20634446, 0.34924433], [0, 0.30151134]], rtol=1e-7)
+    gradient(lambda a: np.linalg.cholesky(a).sum(), b, [[0.20634446, 0], [0.34924433, 0.30151134]], rtol=1e-7)
+    a, c = array([[1.0, -1.0], [-1.0, 2.0]]), array([[0.0, 1.0], [0.0, 0.0]])
+    for f in (np.linalg.solve, fx.jit(np.linalg.solve)):
+        y, t = fx.jvp(lambda m, f=f: f(m, fnp.ones(2)), (a,), (c,))
+        np.testing.assert_allclose((y, t), ([3, 2], [-4, -2]), rtol=1e-14)
+
+
 def test_15_integer_inputs() -> None:
     """The gradient by an integer is silently 0, cut off, or an opaque crash."""
     for f, x, name in ((lambda x: x**2, 3, "'x'"), (np.sum, np.arange(4), "'a'")):

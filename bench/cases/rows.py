@@ -27,6 +27,10 @@ def layer_norm(xp: Any, x: Any, gain: Any, bias: Any) -> Any:
     return centred / xp.sqrt(variance + EPS) * gain + bias
 
 
+def library_softmax(xp: Any, x: Any) -> Any:
+    return fx.nn.softmax(x)
+
+
 def jax_softmax(xp: Any, x: Any) -> Any:
     import jax
 
@@ -42,14 +46,14 @@ def torch_layer_norm(torch: Any, x: Any, gain: Any, bias: Any) -> Any:
 
 
 WORK = {
-    "softmax": Spelling(softmax, jax=jax_softmax, torch=torch_softmax),
+    "softmax": Spelling(softmax, fxgrad=library_softmax, jax=jax_softmax, torch=torch_softmax),
     "layer norm": Spelling(layer_norm, torch=torch_layer_norm),
 }
 
 
 def pullbacks(peers: Peers, spelling: Spelling, args: list[np.ndarray], ct: np.ndarray) -> dict[str, Callable[[], Any]]:
     """The cotangents of all arguments for a cotangent of the result."""
-    jitted = fx.jit(lambda ct, *xs: fx.vjp(partial(spelling.plain, np), *xs)[1](ct))
+    jitted = fx.jit(lambda ct, *xs: fx.vjp(partial(spelling.fxgrad or spelling.plain, np), *xs)[1](ct))
     found: dict[str, Callable[[], Any]] = {FXGRAD: lambda: jitted(ct, *args)}
     if peers.jax is not None:
         jax, jax_f = peers.jax, partial(spelling.jax or spelling.plain, peers.jax.numpy)
@@ -85,7 +89,7 @@ def measure(run: Run) -> list[Group]:
             run.row(group, label, found, 1e-4, targets, limits={BANDWIDTH: moved / limits.triad}, moved=moved)
     group.notes += [
         "A gradient is the pullback of one cotangent: from it and the arguments to the cotangents of all arguments.",
-        "JAX's softmax is jax.nn.softmax, torch's functions are its own; the rest is NumPy code.",
+        "softmax is that of each library (fx.nn, jax.nn, torch), torch's layer norm is its own; the rest is NumPy code.",
         "GB/s counts each large array read or written once; the limit is that of a triad.",
     ]
     return [group]

@@ -9,26 +9,39 @@ reduction is a kernel of its own that computes what it reduces, when nobody else
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
+from fxgrad.compile.schedule import reads_of, schedule, schedule_in_place
+from fxgrad.compile.updates import Region, Update, apart, chains, covers, is_update, made_update, region_of, region_shape
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
+from fxgrad.primitives.base import kernel_dtypes
 from fxgrad.primitives.dot import has_product_kernel
 from fxgrad.runtime.eager import has_kernel
 
 if TYPE_CHECKING:
     from fxgrad.compile.passes import Rows
 
-__all__ = ["Analysis", "Task", "partition", "reads_of"]
+__all__ = ["Analysis", "Task", "partition"]
 
 MAX_OPS = 64
 MAX_READS = 20
 _MAX_CONE = 8
+_KERNELS = ("map", "reduce", "update")
 _MAX_EPILOGUE = 12
+_WHY_ALONE = {
+    "dot": "the result of a product",
+    "control": "what a loop or branch computes",
+    "indexed": "where it is, only the run tells",
+}
 
 
 class Task:
@@ -45,6 +58,7 @@ class Task:
         self.reduce: Eqn | None = None
         self.epilogue: list[Eqn] = []
         self.rows: Rows | None = None
+        self.updates: list[Update] = []  # those of the equations that write a region of an array
         self.pieces: list[Eqn] = []  # those of the equations whose results are taken from operands piece by piece
         self.why: list[str] = []
 
@@ -56,12 +70,16 @@ class Task:
 class Analysis:
     """What the partition needs to know of a program: kinds, producers, where views lead, levels."""
 
-    def __init__(self, program: Program):
-        self.program = program
+    def __init__(self, program: Program, fusion: bool = True):
+        self.program, self.fusion = program, fusion
         self.eqns = list(program.eqns)
         self.producer: dict[Var, int] = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.views: dict[Var, tuple[Atom, Layout]] = {}
         self.pieces: set[int] = set()  # map equations that take their result from their operands piece by piece
+        self.updates: dict[int, Update] = {}
+        self.links: dict[int, int | None] = {}  # for updates, the one before that is one kernel with it
+        self.apart: dict[int, list[Region]] = {}  # the regions of such a chain
+        self.kept = set(program.outputs)
         self.turned = self._turned()
         self.kinds: list[str] = []
         for i, e in enumerate(self.eqns):
@@ -70,7 +88,10 @@ class Analysis:
             if self.kinds[i] == "host":
                 self.eqns[i] = e  # a library call takes the shape of its result from its operands
         self.consumers: list[list[int]] = [[] for _ in self.eqns]
+        passed = self._passed() if self.updates else ()
         for i, e in enumerate(self.eqns):
+            if i in passed:
+                continue
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
                 if a in self.producer:
                     self.consumers[self.producer[a]].append(i)
@@ -85,6 +106,16 @@ class Analysis:
         roots = [self.access(x)[0] for x in eqn.inputs]
         inputs = [x if root.aval.shape else root for x, root in zip(eqn.inputs, roots, strict=True)]
         return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
+
+    def _passed(self) -> set[int]:
+        """Views that nobody reads: an update takes what they are of."""
+        read, out = set(self.kept), set()
+        for i in range(len(self.eqns) - 1, -1, -1):
+            if self.kinds[i] == "view" and read.isdisjoint(self.eqns[i].outputs):
+                out.add(i)
+            else:
+                read.update(self.eqns[i].inputs)
+        return out
 
     def _turned(self) -> dict[int, tuple[Var, Layout]]:
         """For each product that only transposes read: the result of the last of them, and the product as a view of it."""
@@ -128,6 +159,8 @@ class Analysis:
     def _kind(self, i: int) -> str:
         eqn = self.eqns[i]
         prim = eqn.prim
+        if prim.kind == "control":
+            return "control"
         if self.producer.get(eqn.outputs[0]) != i:
             return "view"
         avals = [a.aval for a in eqn.inputs]
@@ -135,6 +168,12 @@ class Analysis:
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
         if prim.name == "dot" and has_product_kernel(avals[0].dtype):
             return self._product(i)
+        if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
+            return self._update(i)
+        if is_indexed(eqn):
+            return "indexed"
+        if prim.name == "iota" and eqn.outputs[0].aval.ndim == 1 and eqn.outputs[0].aval.dtype == np.int64:
+            return "iota"
         if in_pieces(eqn):
             whole = only_part(eqn)
             if whole is not None:
@@ -150,6 +189,16 @@ class Analysis:
                 return "view"
         return "host"
 
+    def _update(self, i: int) -> str:
+        eqn = self.eqns[i]
+        if covers(eqn) or not math.prod(region_shape(eqn)):
+            self.views[eqn.outputs[0]] = self.access(eqn.inputs[covers(eqn)])
+            return "view"
+        self.updates[i] = made_update(self, eqn)
+        self.eqns[i] = self.updates[i].eqn
+        self.producer[self.updates[i].home] = i
+        return "update"
+
     def access(self, atom: Atom) -> tuple[Atom, Layout]:
         """The stored value behind an atom, and the atom's layout in it."""
         if type(atom) is Var and atom in self.views:
@@ -163,15 +212,17 @@ class Analysis:
         return root
 
     def direct(self, atom: Atom, c: int) -> int | None:
-        """The map equation whose value equation c, a map or a reduction, can take from a register."""
+        """The map equation whose value equation c, a map, a reduction or an update, can take from a register."""
         if type(atom) is not Var:
             return None
         p = self.producer.get(atom)
         return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.space(c), ()) else None
 
     def space(self, i: int) -> tuple[int, ...]:
-        """The iteration space of a map or reduce equation."""
+        """The iteration space of a map, reduce or update equation."""
         e = self.eqns[i]
+        if self.kinds[i] == "update":
+            return self.updates[i].place.shape
         return e.outputs[0].aval.shape if self.kinds[i] == "map" else e.inputs[0].aval.shape
 
     def _level(self, i: int) -> int:
@@ -179,13 +230,35 @@ class Analysis:
         for a in self.eqns[i].inputs:
             if type(a) is not Var:
                 continue
-            if kind in ("map", "reduce") and (p := self.direct(a, i)) is not None:
+            if kind in _KERNELS and (p := self.direct(a, i)) is not None:
+                level = max(level, self.levels[p])
+                continue
+            if i in self.updates and (p := self.chained(i)) is not None:
                 level = max(level, self.levels[p])
                 continue
             root = self.access(a)[0]
             if type(root) is Var and root in self.producer:
                 level = max(level, self.levels[self.producer[root]] + 1)
         return level
+
+    def chained(self, i: int) -> int | None:
+        """The update whose result i updates, if nobody else reads that and both can be one kernel's.
+
+        Single elements can be written one after the other; regions must lie apart, since all of a kernel's run together.
+        """
+        if i in self.links:
+            return self.links[i]
+        u, found = self.updates[i], None
+        p = self.producer.get(u.base) if type(u.base) is Var else None
+        alone = p is not None and p in self.updates and self.consumers[p] == [i] and u.base not in self.kept
+        if p is not None and alone and u.whole and self.space(i) == self.space(p):
+            before = self.apart.get(p) or [region_of(self.eqns[p])]
+            if not self.space(i) or (len(before) < MAX_READS and all(apart(region_of(self.eqns[i]), r) for r in before)):
+                found = p
+                if self.space(i):
+                    self.apart[i] = [*before, region_of(self.eqns[i])]
+        self.links[i] = found
+        return found
 
     def leaf(self, atom: Atom) -> Var | None:
         """The stored array a map or reduce operation would read for this operand; None for literals."""
@@ -209,13 +282,15 @@ def _groups(a: Analysis) -> dict[int, Any]:
 
     first: dict[Any, int] = {}
     for i, kind in enumerate(a.kinds):
-        if kind != "map":
+        if kind not in ("map", "update"):
             continue
         parent[i] = i
         shape = a.space(i)
         place = (a.levels[i], shape)
         if shape == ():
             join(i, first.setdefault(place, i))
+        if i in a.updates and (p := a.chained(i)) is not None and a.levels[p] == a.levels[i]:
+            join(i, p)
         for x in a.eqns[i].inputs:
             p = a.direct(x, i)
             if p is not None:
@@ -223,7 +298,12 @@ def _groups(a: Analysis) -> dict[int, Any]:
                     join(i, p)
             elif (leaf := a.leaf(x)) is not None and leaf.aval.size > 1:
                 join(i, first.setdefault((*place, leaf), i))
-    return _chunked(a, {i: find(i) for i in parent})
+    roots = {i: find(i) for i in parent}
+    sizes = Counter(roots.values())
+    tapes = {r for i, r in roots.items() if i in a.updates and not a.space(i) and a.chained(i) is not None}
+    tapes |= {r for r, n in sizes.items() if n > MAX_OPS and a.space(r) == ()}
+    found = _chunked(a, {i: r for i, r in roots.items() if r not in tapes})
+    return {i: found.get(i, ("tape", r, 0)) for i, r in roots.items()}
 
 
 def _chunked(a: Analysis, root: dict[int, int]) -> dict[int, Any]:
@@ -234,6 +314,8 @@ def _chunked(a: Analysis, root: dict[int, int]) -> dict[int, Any]:
     out = {}
     for i, r in root.items():
         mine = {leaf for x in a.eqns[i].inputs if a.direct(x, i) is None and (leaf := a.leaf(x)) is not None}
+        if i in a.updates:
+            mine.add(a.updates[i].home)
         if ops.setdefault(r, 0) >= MAX_OPS or len(leaves.setdefault(r, set()) | mine) > MAX_READS:
             chunk[r] = chunk.get(r, 0) + 1
             ops[r], leaves[r] = 0, set()
@@ -248,7 +330,7 @@ class Placement:
 
     def __init__(self, a: Analysis, fusion: bool):
         self.a, self.fusion = a, fusion
-        self.home = _groups(a) if fusion else {i: ("map", i, 0) for i, k in enumerate(a.kinds) if k == "map"}
+        self.home = _groups(a) if fusion else {i: ("map", i, 0) for i, k in enumerate(a.kinds) if k in ("map", "update")}
         self.computed: dict[int, dict[Any, None]] = {}  # equation -> kernels, in order
         self.why: dict[int, str] = {}  # stored equations, and the reason
         self.ops: dict[Any, int] = {}
@@ -258,6 +340,8 @@ class Placement:
         for i in range(len(a.eqns) - 1, -1, -1):
             if a.kinds[i] == "map":
                 self._place(i)
+            elif a.kinds[i] == "update":
+                self._store(i, "updated in place")
             elif a.kinds[i] == "reduce":
                 self._note_reads(i, ("reduce", i, 0))
 
@@ -275,9 +359,9 @@ class Placement:
         why = "fusion is off" if not self.fusion else "output of the program" if v in self.viewed else ""
         for c in a.consumers[i]:
             kind = a.kinds[c]
-            if kind in ("map", "reduce") and a.direct(v, c) is not None:
-                needs.update(self.computed[c] if kind == "map" else {("reduce", c, 0): None})
-            elif kind in ("map", "reduce"):
+            if kind in _KERNELS and a.direct(v, c) is not None:
+                needs.update({("reduce", c, 0): None} if kind == "reduce" else self.computed[c])
+            elif kind in _KERNELS:
                 why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
             else:
                 why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
@@ -288,6 +372,8 @@ class Placement:
     def _place(self, i: int) -> None:
         needs, why = self._uses(i)
         home = self.home[i]
+        if home[0] == "tape" and not why and any(k != home for k in needs):
+            why = f"{len(needs)} kernels need it"
         if not why and len(needs) == 1:
             (only,) = needs
             why = "" if only == home or self._room(only) else "the kernel that needs it is full"
@@ -302,6 +388,12 @@ class Placement:
         self.computed[i] = needs
         for k in needs:
             self._note_reads(i, k)
+
+    def _store(self, i: int, why: str) -> None:
+        """Computed by its own kernel, which stores it."""
+        self.why[i] = why
+        self.computed[i] = {self.home[i]: None}
+        self._note_reads(i, self.home[i])
 
     def _room(self, kernel: Any) -> bool:
         return self.ops.get(kernel, 0) < MAX_OPS and len(self.reads.get(kernel, ())) < MAX_READS
@@ -343,55 +435,59 @@ class Placement:
         return leaves
 
 
-def partition(program: Program, fusion: bool = True) -> tuple[Analysis, list[Task]]:
-    """The tasks of a flat program, in an order in which they can run."""
+_INDEXED = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice")
+
+
+def is_indexed(eqn: Eqn) -> bool:
+    """Whether an equation reads or writes at positions known at run time only, and may do so natively."""
+    return eqn.prim.name in _INDEXED and kernel_dtypes([x.aval for x in eqn.inputs]) and all(x.aval.size for x in eqn.inputs)
+
+
+def partition(program: Program, fusion: bool = True, donated: Sequence[int] = ()) -> tuple[Analysis, list[Task]]:
+    """The tasks of a flat program, in an order in which they can run. `donated`: numbers of inputs whose memory it may use."""
     from fxgrad.compile.rows import merge_rows
 
-    a = Analysis(program)
+    a = Analysis(program, fusion)
     placed = Placement(a, fusion)
     tasks = _tasks(a, placed)
+    given = [program.inputs[i] for i in donated]
     if not fusion:
-        return a, _schedule(a, tasks)
-    tasks = _schedule(a, _absorb_epilogues(a, tasks, placed))
-    return a, _schedule(a, merge_rows(a, tasks, placed.viewed))
+        return a, schedule_in_place(a, tasks, placed.viewed, given)
+    tasks = schedule(a, _absorb_epilogues(a, tasks, placed))
+    return a, schedule_in_place(a, merge_rows(a, tasks, placed.viewed), placed.viewed, given)
 
 
 def _tasks(a: Analysis, placed: Placement) -> list[Task]:
     kernels: dict[Any, Task] = {}
     tasks: list[Task] = []
+    written: dict[Any, list[int]] = {}
     for i, eqn in enumerate(a.eqns):
-        if a.kinds[i] in ("host", "dot"):
+        if a.kinds[i] in ("host", "dot", "control", "indexed", "iota"):
             task = Task(a.kinds[i], (), i)
-            task.eqns, task.stored = [eqn], [v if a.kinds[i] == "host" else a.stored(v) for v in eqn.outputs]
-            task.why = ["the result of a product" if a.kinds[i] == "dot" else f"'{eqn.prim.name}' runs as a library call"]
+            task.eqns, task.stored = [eqn], [a.stored(v) if a.kinds[i] == "dot" else v for v in eqn.outputs]
+            task.why = [_WHY_ALONE.get(a.kinds[i]) or f"'{eqn.prim.name}' runs as a library call"]
             tasks.append(task)
         elif a.kinds[i] == "reduce":
             task = kernels.setdefault(("reduce", i, 0), Task("reduce", a.space(i), i))
             task.reduce, task.stored, task.order = eqn, list(eqn.outputs), i
             task.why = ["the result of a reduction"]
-        elif a.kinds[i] == "map":
+        elif a.kinds[i] in ("map", "update"):
             for k in placed.computed[i]:
                 shape = a.space(k[1])
                 task = kernels.setdefault(k, Task(k[0], shape, i))
                 task.eqns.append(eqn)
                 task.pieces += [eqn] if i in a.pieces else []
                 if k == placed.home[i] and i in placed.why:
-                    task.stored.append(eqn.outputs[0])
+                    if i in a.updates:
+                        written.setdefault(k, []).append(i)
+                    else:
+                        task.stored.append(eqn.outputs[0])
                     task.why.append(placed.why[i])
                     task.order = i
+    for k, numbers in written.items():
+        kernels[k].updates = chains(a, numbers)
+        kernels[k].stored += [u.home for u in kernels[k].updates]
     return tasks + [t for t in kernels.values() if t.stored]
-
-
-def reads_of(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
-    """Stored arrays the equations read."""
-    made = {v for e in eqns for v in e.outputs}
-    roots: dict[Var, None] = {}
-    for e in eqns:
-        for x in e.inputs:
-            root = x if type(x) is Var and x in made else a.access(x)[0]
-            if type(root) is Var and root not in made:
-                roots[root] = None
-    return roots
 
 
 def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list[Task]:
@@ -409,37 +505,10 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
         if len(users) != 1 or v in placed.viewed or users[0].kind != "map":
             continue
         m = users[0]
-        if m.pieces:
+        if m.pieces or m.updates:
             continue
         plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:
             t.epilogue, t.stored, t.why, t.order = m.eqns, m.stored, m.why, m.order
             gone.add(id(m))
     return [t for t in tasks if id(t) not in gone]
-
-
-def _schedule(a: Analysis, tasks: list[Task]) -> list[Task]:
-    """Dependencies first, otherwise in program order."""
-    import heapq
-
-    maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
-    waiting: list[int] = []
-    followers: list[list[int]] = [[] for _ in tasks]
-    for n, t in enumerate(tasks):
-        before = {maker[v] for v in reads_of(a, t.all_eqns) if v in maker} - {n}
-        waiting.append(len(before))
-        for m in before:
-            followers[m].append(n)
-    ready = [(t.order, n) for n, t in enumerate(tasks) if not waiting[n]]
-    heapq.heapify(ready)
-    out = []
-    while ready:
-        _, n = heapq.heappop(ready)
-        out.append(tasks[n])
-        for m in followers[n]:
-            waiting[m] -= 1
-            if not waiting[m]:
-                heapq.heappush(ready, (tasks[m].order, m))
-    if len(out) != len(tasks):
-        raise AssertionError("fusion made a cycle")
-    return out

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from fxgrad.compile.cache import Recent
+from fxgrad.compile.invariant import hoisted
+from fxgrad.compile.outer import is_outer, outer_eqns
 from fxgrad.compile.simplify import simplify
 from fxgrad.ir.program import Eqn, Program, dce
-from fxgrad.ir.types import Atom, Var
+from fxgrad.ir.types import Atom, Aval, Var
 
-__all__ = ["flatten"]
+__all__ = ["appended", "flatten"]
 
 _INLINED = ("jit_call", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _ALIASES = ("stop_gradient", "name")  # the compiler sees through these
@@ -47,7 +51,12 @@ def flatten(program: Program) -> Program:
     inputs = [Var(v.aval) for v in region.inputs]
     eqns: list[Eqn] = []
     outputs = _merge(region, list(inputs), eqns)
-    return dce(Program(inputs, eqns, outputs, (), program.name))
+    return hoisted(dce(Program(inputs, eqns, outputs, (), program.name)))
+
+
+def appended(program: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
+    """Append the equations of a program, computed on `args`; its results."""
+    return _merge(_simplified(program), args, eqns)
 
 
 def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
@@ -81,4 +90,33 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
             continue
         outs = [Var(v.aval) for v in eqn.outputs]
         env.update(zip(eqn.outputs, outs, strict=True))
-        eqns.append(Eqn(eqn.prim, inputs, eqn.params, outs, line or eqn.source))
+        if eqn.prim.name == "iota" and is_drawn_out(eqn):
+            eqns += _ramp(eqn, outs[0])
+            continue
+        made = Eqn(eqn.prim, inputs, eqn.params, outs, line or eqn.source)
+        eqns += outer_eqns(made, outs[0]) if is_outer(made) else [made]
+
+
+_COUNTED = ("int32", "int64", "float32", "float64")  # in which converting 0, 1, 2, ... gives what NumPy's arange does
+INT64 = np.dtype(np.int64)
+
+
+def is_drawn_out(iota: Eqn) -> bool:
+    """Whether an iota is more than the plain ramp 0, 1, 2, ... of int64, from which it can be made."""
+    aval = iota.outputs[0].aval
+    return aval.size > 0 and aval.dtype.name in _COUNTED and (aval.ndim != 1 or aval.dtype != INT64)
+
+
+def _ramp(iota: Eqn, out: Var) -> list[Eqn]:
+    """An iota as a view of a converted plain one, for which there is a kernel."""
+    from fxgrad.primitives.elementwise import convert
+    from fxgrad.primitives.shape import broadcast
+
+    shape, dtype, axis = iota.outputs[0].aval.shape, out.aval.dtype, iota.params["axis"]
+    plain = Var(Aval((shape[axis],), INT64))
+    eqns = [Eqn(iota.prim, [], {"shape": plain.aval.shape, "dtype": INT64, "axis": 0}, [plain], iota.source)]
+    if dtype != INT64:
+        counted = Var(plain.aval.with_dtype(dtype))
+        eqns.append(Eqn(convert, [plain], {"dtype": dtype}, [counted], iota.source))
+        plain = counted
+    return [*eqns, Eqn(broadcast, [plain], {"shape": shape, "dims": (axis,)}, [out], iota.source)]

@@ -12,14 +12,19 @@ from fxgrad.compile.fuse import Analysis, Task
 from fxgrad.compile.layout import Layout, MapPlan, Place, across, cols_plan, contiguous, map_plan, row_plan, split_plans
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.pieces import Box, Chosen, boxes, within
+from fxgrad.compile.tape import Tape
+from fxgrad.compile.updates import Update, is_update, outside
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.kernels.indexed import IndexKernel
 from fxgrad.kernels.matmul import ProductKernel
 from fxgrad.kernels.spec import Kernel, Op, Operand, reduction_block, weight
+from fxgrad.kernels.tape import TapeKernel
 
 __all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
 
 Ints = tuple[int, ...]
+_Part = tuple[Atom, Layout, Var]  # what is written, where, in which array
 _MANY_ROWS = 16  # enough for any team
 
 
@@ -30,9 +35,10 @@ class Launch(NamedTuple):
 
     `rows` = (units, unit, m), if its units of work are rows of a product: unit u is, of batch u // units with its m rows,
     those from (u % units) * unit on, at most `unit`.
+    `over` are (written, before): values of which only a part is written, in the memory of what they were before.
     """
 
-    kernel: Kernel | ProductKernel
+    kernel: Kernel | ProductKernel | TapeKernel | IndexKernel
     plan: np.ndarray
     reads: list[Var]
     writes: list[Var]
@@ -42,6 +48,7 @@ class Launch(NamedTuple):
     rows: tuple[int, int, int] | None = None
     scale: int = 0
     why: str = ""  # empty: the task's reasons
+    over: tuple[tuple[Var, Var], ...] = ()
 
 
 class Values:
@@ -134,6 +141,10 @@ def _target(aval: Aval) -> Place:
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
     """The kernels of a task; several, when a reduction needs its operand brought in order first or is split."""
+    if task.kind == "tape":
+        return tape_launches(a, task)
+    if task.updates:
+        return update_launches(a, task)
     if task.pieces:
         return _in_boxes(a, task)
     if task.kind == "map":
@@ -220,46 +231,115 @@ def _map(
 
 def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
     """A map kernel for each box of the space; all but the first are said to read the results that they complete."""
+    wholes = [contiguous(v.aval.shape, v.aval.dtype.itemsize) for v in task.stored]
+    return _regions(a, task, task.eqns, task.stored, wholes, task.stored)
+
+
+def _over_box(values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], parts: Sequence[Layout], writes: list[Var]) -> Launch:
+    """A map kernel over the shape of `parts`, which are where in `writes` the results go."""
+    shape, n = parts[0].shape, len(values.accesses)
+    targets = [Place(x.strides, x.offset, v.aval.dtype.itemsize) for x, v in zip(parts, writes, strict=True)]
+    modes, plan = map_plan(shape, values.places() + targets, len(writes), weight([e.prim for e in eqns]))
+    ops = values.ops(eqns, n)
+    operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
+    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results], operands[n:])
+    size = math.prod(shape)
+    written = size * sum(v.aval.dtype.itemsize for v in writes)
+    return Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, _flops(eqns, size))
+
+
+def update_launches(a: Analysis, task: Task) -> list[Launch]:
+    """The kernel that writes regions of arrays, and other results; before it, what is outside where arrays are copies."""
+    out, _, over = _begun(task)
+    again: list[_Part] = []  # to arrays that are begun
+    once: list[_Part] = []
+    for u in task.updates:
+        parts = [(value, place, u.home) for value, place in u.parts]
+        again += parts[1:] if u.over else parts
+        once += parts[:1] if u.over else []
+    homes = {u.home for u in task.updates}
+    plain: list[_Part] = [(v, contiguous(v.aval.shape, v.aval.dtype.itemsize), v) for v in task.stored if v not in homes]
+    every = [*again, *once, *plain]
+    results, wholes, writes = [v for v, _, _ in every], [place for _, place, _ in every], [home for _, _, home in every]
+    eqns = [e for e in task.eqns if not is_update(e)]
+    aside = next((u for u in task.updates if u.aside), None)
+    if aside is not None:
+        kept = Var(Aval(aside.place.shape, aside.home.aval.dtype))
+        launches = _regions(a, task, eqns, results, [contiguous(kept.aval.shape, kept.aval.dtype.itemsize)], [kept])
+        out += [x._replace(why="the kernel reads other places of what it updates") for x in launches]
+        last = copy_launch(kept, contiguous(kept.aval.shape, kept.aval.dtype.itemsize), aside.home, aside.place)
+        return [*out, last._replace(over=over)]
+    launches = _regions(a, task, eqns, results, wholes, writes, len(again))
+    return [*out, launches[0]._replace(over=over), *launches[1:]]
+
+
+def _begun(task: Task) -> tuple[list[Launch], list[Var], tuple[tuple[Var, Var], ...]]:
+    """Copies of what updates leave as it was, the arrays so made, and (updated, before) for those that are updated in place."""
     out: list[Launch] = []
-    ndim, writes = len(task.shape), task.stored
-    wholes = [contiguous(v.aval.shape, v.aval.dtype.itemsize) for v in writes]
+    fresh = [u for u in task.updates if not u.over]
+    for u in fresh:
+        for i, (source, target) in enumerate(outside(u)):
+            launch = copy_launch(u.base, source, u.home, target)
+            out.append(launch._replace(why=_why_copied(u)) if not i else _completing(launch, 1))
+    return out, [u.home for u in fresh], tuple((u.home, u.base) for u in task.updates if u.over and isinstance(u.base, Var))
+
+
+def tape_launches(a: Analysis, task: Task) -> list[Launch]:
+    """A list of scalar operations, after copies of the arrays of which it writes elements, where those are not its own."""
+    out, fresh, over = _begun(task)
+    tape = Tape(a, task)
+    kernel, scratch = tape.kernel(), tape.scratch()
+    plain = [v for v in task.stored if v not in {u.home for u in task.updates}]
+    reads, writes = [*tape.roots, *fresh], [*(v for v, _ in over), *plain, scratch]
+    plan = tape.plan(kernel, [*reads, *writes], scratch)
+    moved = 8 * len(tape.code)
+    return [*out, Launch(kernel, plan, reads, writes, moved, moved, _flops(task.eqns, 1), over=over)]
+
+
+def _why_copied(u: Update) -> str:
+    return f"'{u.eqn.prim.name}' copies: what was before is needed later, or is not this program's to change"
+
+
+def _regions(
+    a: Analysis, task: Task, eqns: Sequence[Eqn], results: Sequence[Atom], wholes: Sequence[Layout], writes: list[Var],
+    begun: int = 0,
+) -> list[Launch]:  # fmt: skip
+    """The results computed and written where `wholes` says, box by box if some are in pieces; the first `begun` exist already."""
+    out: list[Launch] = []
+    ndim = len(task.shape)
     for box, chosen in boxes(a, task.pieces, task.shape):
-        values = Values(a, task.eqns, writes, ndim, box, chosen)
-        eqns = [e for e in task.eqns if e.outputs[0] not in chosen]
-        shape, n = tuple(hi - lo for lo, hi in box), len(values.accesses)
+        values = Values(a, eqns, results, ndim, box, chosen)
         parts = [within(whole, box, (0,) * ndim) for whole in wholes]
-        targets = [Place(x.strides, x.offset, v.aval.dtype.itemsize) for x, v in zip(parts, writes, strict=True)]
-        places = values.places() + targets
-        modes, plan = map_plan(shape, places, len(writes), weight([e.prim for e in eqns]))
-        ops = values.ops(eqns, n)
-        operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
-        kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in writes], operands[n:])
-        size = math.prod(shape)
-        counts = values.bytes_read(), size * sum(v.aval.dtype.itemsize for v in writes), _flops(eqns, size)
-        if not out:
-            out.append(Launch(kernel, plan, values.roots, writes, *counts))
-        else:
-            out.append(Launch(kernel, plan, [*values.roots, *writes], [], *counts, why="one piece after the other"))
+        launch = _over_box(values, [e for e in eqns if e.outputs[0] not in chosen], results, parts, writes)
+        out.append(_completing(launch, len(writes) if out else begun))
     return out
 
 
-def copy_launch(root: Atom, layout: Layout, out: Var) -> Launch:
-    """The kernel that writes a view of a value, of which the memory is not in order, into `out`."""
+def _completing(launch: Launch, begun: int) -> Launch:
+    """A launch that writes more of its first values, which an earlier one has begun: it is said to read them."""
+    reads, writes = [*launch.reads, *launch.writes[:begun]], launch.writes[begun:]
+    return launch._replace(reads=reads, writes=writes, why="" if writes else "one piece after the other")
+
+
+def copy_launch(root: Atom, layout: Layout, out: Var, target: Layout | None = None) -> Launch:
+    """The kernel that writes a view of a value, of which the memory is not in order, into `out`, or into a part of it."""
+    target = contiguous(out.aval.shape, out.aval.dtype.itemsize) if target is None else target
+    place = Place(target.strides, target.offset, out.aval.dtype.itemsize)
+    written = math.prod(target.shape) * out.aval.dtype.itemsize
     if isinstance(root, Lit):
-        return fill_launch(out, root.value)
-    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), _target(out.aval)]
-    plan = map_plan(layout.shape, places, 1)
-    source, target = _operands([root.aval, out.aval], plan.modes)
+        modes, plan = map_plan(target.shape, [place], 1)
+        kernel = Kernel("map", [], [], [Lit(out.aval.dtype.type(root.value))], _operands([out.aval], modes))
+        return Launch(kernel, plan, [], [out], 0, written, 0)
+    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), place]
+    modes, plan = map_plan(layout.shape, places, 1)
+    source, aim = _operands([root.aval, out.aval], modes)
     touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
-    return Launch(Kernel("map", [source], [], [0], [target]), plan.plan, [root], [out], touched, out.aval.nbytes, 0)
+    return Launch(Kernel("map", [source], [], [0], [aim]), plan, [root], [out], touched, written, 0)
 
 
 def fill_launch(target: Var, value: Any) -> Launch:
     """A kernel that writes one value everywhere."""
-    aval = target.aval
-    modes, plan = map_plan(aval.shape, [_target(aval)], 1)
-    kernel = Kernel("map", [], [], [Lit(aval.dtype.type(value))], _operands([aval], modes))
-    return Launch(kernel, plan, [], [target], 0, aval.nbytes, 0)
+    return copy_launch(Lit(target.aval.dtype.type(value)), contiguous(target.aval.shape, target.aval.dtype.itemsize), target)
 
 
 def _ordered_reduce(a: Analysis, task: Task) -> list[Launch]:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.compile.cache import Recent, kernel_addresses
+from fxgrad.compile.control import Control, control_steps
 from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
+from fxgrad.compile.indexed import index_steps
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches
 from fxgrad.compile.layout import Layout, contiguous
@@ -27,13 +29,14 @@ from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.primitives.base import kernel_dtypes
 from fxgrad.runtime.caches import on_clear
 
-__all__ = ["Executable", "MemoryAnalysis", "Result", "Step", "compile_program"]
+__all__ = ["Executable", "MemoryAnalysis", "Result", "Step", "compile_program", "kernel_step", "lowered"]
 
 
 class Step:
     """One thing an Executable does, and what is known of it.
 
-    kind: "kernel" (a pipeline of launches), "copy" and "fill" (of whole values), "host" (a library call).
+    kind: "kernel" (a pipeline of launches), "copy", "fill" and "iota" (of whole values), "host" (a library call), "control" (a
+    loop or a branch; `control` has its bodies).
     rows, block, lead: of a pipeline of several launches, as `Table.pipeline` takes them.
     why: why what it writes goes to memory, that is, why fusion stopped.
     """
@@ -44,6 +47,9 @@ class Step:
         self.reads, self.writes = list(reads), list(writes)
         self.launches: list[Launch] = []
         self.rows, self.block, self.lead = (0, 0, 0), 0, 0
+        self.control: Control | None = None
+        self.scratch: list[Var] = []  # work space for itself alone
+        self.in_place: list[tuple[Var, Var]] = []  # (read, written) that had better lie in one place: then nothing is copied
         self.eqn: Eqn | None = None
         self.value: Any = None  # of a fill; None: there are no elements
         self.offset = 0  # of a copy: bytes into what it reads
@@ -57,8 +63,21 @@ class Step:
         """The kernel run, or the first of a pipeline."""
         return self.launches[0] if self.launches else None
 
+    @property
+    def all_kernels(self) -> list[Any]:
+        """The kernels run, those of the steps inside as well."""
+        out = [launch.kernel for launch in self.launches]
+        if self.control is not None:
+            out += [self.control.kernel] if self.control.kernel is not None else []
+            out += [kernel for _, body in self.control.bodies for s in body.steps for kernel in s.all_kernels]
+        return out
+
     def __repr__(self) -> str:
-        return f"{self.kind}: {self.title}  ({self.bytes_read} B in, {self.bytes_written} B out; {'; '.join(self.why)})"
+        lines = [f"{self.kind}: {self.title}  ({self.bytes_read} B in, {self.bytes_written} B out; {'; '.join(self.why)})"]
+        for name, body in [] if self.control is None else self.control.bodies:
+            lines.append(f"  {name}:")
+            lines += [f"    {line}" for s in body.steps for line in repr(s).splitlines()]
+        return "\n".join(lines)
 
 
 class Result(NamedTuple):
@@ -92,8 +111,9 @@ class Executable:
     """
 
     def __init__(self, a: Analysis, steps: list[Step], results: list[Result], memory: Memory, addresses: dict[str, int]):
-        self.flat, self.steps, self.results, self.memory = a.program, steps, results, memory
+        self.flat, self.steps, self.results = a.program, steps, results
         self.source = Source(a, steps, results, memory, addresses)
+        self.memory = self.source.memory
         self.run: Callable[..., list] = self.source.function()
 
     def __call__(self, *arrays: Any) -> list:
@@ -102,7 +122,7 @@ class Executable:
     @property
     def text(self) -> str:
         """The kernels in the order of their first launch."""
-        kernels = {launch.kernel.text: None for s in self.steps for launch in s.launches}
+        kernels = {kernel.text: None for s in self.steps for kernel in s.all_kernels}
         return "\n\n".join(kernels)
 
     def as_text(self) -> str:
@@ -186,30 +206,44 @@ def forget_executables() -> None:
 
 
 def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
-    a, tasks = partition(flatten(program), fusion)
+    a, steps, results = lowered(flatten(program), fusion, donated)
+    native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
+    kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
+    memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
+    kernels = [kernel for s in steps for kernel in s.all_kernels]
+    addresses = dict(zip([k.digest for k in kernels], kernel_addresses(kernels), strict=True)) if kernels else {}
+    return Executable(a, steps, results, memory, addresses)
+
+
+def lowered(
+    flat: Program, fusion: bool, donated: Sequence[int] = (), inside: bool = False
+) -> tuple[Analysis, list[Step], list[Result]]:
+    """The steps of a flat program, and where its results come from.
+
+    `donated` are numbers of inputs whose memory it may use. `inside` a loop or a branch every result is written to memory,
+    literals too.
+    """
+    a, tasks = partition(flat, fusion, donated)
     steps: list[Step] = []
     for task in tasks:
         made = _steps(a, task)
         for step in made:
-            step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns)
+            step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns if e.outputs)
         steps += made
     if fusion:
         steps = pipelines(steps)
-    results = _results(a, steps)
-    native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
-    kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
-    memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
-    kernels = [launch.kernel for s in steps for launch in s.launches]
-    addresses = dict(zip([k.digest for k in kernels], kernel_addresses(kernels), strict=True)) if kernels else {}
-    return Executable(a, steps, results, memory, addresses)
+    return a, steps, _results(a, steps, inside)
 
 
 # ---- steps ---------------------------------------------------------------------------------------------------------------
 
 
 def _steps(a: Analysis, task: Task) -> list[Step]:
-    if task.kind == "host":
+    if task.kind in ("host", "control", "indexed", "iota"):
         (eqn,) = task.eqns
+        made = _LOWERINGS[task.kind](a, eqn, task.why) if task.kind in _LOWERINGS else None
+        if made is not None:
+            return made
         reads = [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var]
         step = Step("host", eqn.prim.name, task.why, reads, eqn.outputs)
         step.eqn = eqn
@@ -221,9 +255,17 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     steps = []
     for launch in (product_launches if task.kind == "dot" else launches)(a, task):
         way = _why_before(task, launch)
-        why = [way] if way and launch.writes != task.stored else task.why
-        steps.append(_kernel_step(launch, launch.kernel.title, why))
+        why = [way] if way and (task.updates or launch.writes != task.stored) else task.why
+        steps.append(kernel_step(launch, launch.kernel.title, why))
     return steps
+
+
+def _ramp_step(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step]:
+    kind = "iota" if eqn.outputs[0].aval.size else "fill"
+    return [Step(kind, "0, 1, 2, ...", why, [], eqn.outputs)]
+
+
+_LOWERINGS = {"control": control_steps, "indexed": index_steps, "iota": _ramp_step}
 
 
 def _why_before(task: Task, launch: Launch) -> str:
@@ -235,8 +277,9 @@ def _why_before(task: Task, launch: Launch) -> str:
     return "a product cannot walk this operand's axes"
 
 
-def _kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
-    step = Step("kernel", title, why, launch.reads, launch.writes)
+def kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:
+    """A step that runs one kernel."""
+    step = Step("kernel", title, why, [*launch.reads, *(v for _, v in launch.over)], launch.writes)
     step.launches = [launch._replace(plan=launch.kernel.bind(launch.plan))]
     step.bytes_read, step.bytes_written, step.flops = launch.bytes_read, launch.bytes_written, launch.flops
     return step
@@ -251,7 +294,7 @@ def _identity(task: Task, v: Var) -> Step:
     return step
 
 
-def _results(a: Analysis, steps: list[Step]) -> list[Result]:
+def _results(a: Analysis, steps: list[Step], inside: bool) -> list[Result]:
     """Where each output comes from; adds the steps that copy views, arguments, and values that are returned twice."""
     made = {v: s.kind for s in steps for v in s.writes}
     taken: set[Var] = set()
@@ -259,7 +302,7 @@ def _results(a: Analysis, steps: list[Step]) -> list[Result]:
     for o in a.program.outputs:
         root, layout = a.access(o)
         if not isinstance(root, Var):
-            out.append(_literal(steps, root, o.aval))
+            out.append(_literal(steps, root, o.aval, inside))
             continue
         whole = _is_run(layout, o.aval) and o.aval.nbytes == root.aval.nbytes and root not in taken
         if whole and made.get(root) == "host" and o.aval.shape == root.aval.shape:
@@ -289,12 +332,12 @@ def _copied(steps: list[Step], root: Var, layout: Layout, aval: Aval) -> Var:
         step.offset, step.bytes_read = layout.offset, aval.nbytes
         steps.append(step)
     else:
-        steps.append(_kernel_step(copy_launch(root, layout, out), "copy", why))
+        steps.append(kernel_step(copy_launch(root, layout, out), "copy", why))
     return out
 
 
-def _literal(steps: list[Step], value: Lit, aval: Aval) -> Result:
-    if not aval.shape or aval.dtype.itemsize > 8:
+def _literal(steps: list[Step], value: Lit, aval: Aval, inside: bool) -> Result:
+    if (not aval.shape and not inside) or aval.dtype.itemsize > 8:
         return Result("literal", aval, value)
     out = Var(aval)
     step = Step("fill", "fill", ["output of the program"], [], [out])

@@ -67,15 +67,16 @@ class _Group:
         self.products = int(self.rows is not None)
         self.written: set[Var] = set(first.writes)
         self.open = len(first.launches) == 1 and (self.rows is not None or isinstance(first.launches[0].kernel, Kernel))
+        self.open = self.open and not _changes(first)
 
     def independent(self, step: Step) -> bool:
         """Whether a step may run before the group."""
-        return step.kind == "kernel" and self.written.isdisjoint(step.reads)
+        return step.kind == "kernel" and self.written.isdisjoint(step.reads) and not _changes(step)
 
     def take(self, step: Step, before: Sequence[Step]) -> bool:
         """Make a step part of the group, if it follows row by row and all else it reads is there."""
         mine = [v for v in dict.fromkeys(step.reads) if v in self.written]
-        if len(step.launches) != 1 or not any(v.aval.nbytes >= WORTH for v in mine):
+        if len(step.launches) != 1 or _changes(step) or not any(v.aval.nbytes >= WORTH for v in mine):
             return False
         rows = self.rows or _rows(step)
         product = isinstance(step.launches[0].kernel, MatmulKernel)
@@ -123,6 +124,11 @@ class _Group:
         for name in ("bytes_read", "bytes_written", "flops"):
             setattr(step, name, sum(getattr(s, name) for s in self.members))
         return [step]
+
+
+def _changes(step: Step) -> bool:
+    """Whether a step writes over what others read before it, so that it has to stay where it is."""
+    return any(launch.over for launch in step.launches)
 
 
 def _rows(step: Step) -> _Rows | None:

@@ -8,7 +8,7 @@ a chain that lies in one place: in a result if its last member is one, in a dona
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -63,6 +63,7 @@ def plan_memory(
     kept: Iterable[Var] = (),
     donated: Iterable[int] = (),
     reuse: bool = True,
+    carries: Mapping[int, int] | None = None,
 ) -> Memory:
     """Places for the values of a program.
 
@@ -73,42 +74,85 @@ def plan_memory(
         kept: other values that must last to the end.
         donated: numbers of arguments whose memory may be reused.
         reuse: False gives every value memory of its own (for tests).
+        carries: of the body of a loop, the argument that a result is the next value of: its memory may be reused, but of all
+            results this one alone may end there.
     Returns:
         The places.
     """
-    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in s.writes}
-    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.reads)} | dict.fromkeys(results, len(steps))
+    birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in (*s.writes, *s.scratch)}
+    death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.scratch, *s.reads)} | dict.fromkeys(results, len(steps))
     death |= dict.fromkeys(kept, len(steps))
     shared = {v for s in steps if s.kind == "host" for v in s.reads}  # what a library call answers may be a view of them
     shared |= {*kept, *results}
-    given = {inputs[i]: i for i in donated if inputs[i] not in shared}
+    given = {inputs[i]: i for i in (donated if carries is None else carries.values()) if inputs[i] not in shared}
     chains = {v: _Chain(v, b, death[v]) for v, b in birth.items()}
     chains |= {v: _Chain(v, -1, death.get(v, -1)) for v in given}
-    if reuse:
-        for i, step in enumerate(steps):
-            for launch in step.launches:
-                _join(i, step, launch, chains, death)
-    return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse)
+
+    def fits(old: _Chain, w: Var) -> bool:
+        first = given.get(old.values[0])
+        return first is None or carries is None or w not in results or carries.get(results[w]) == first
+
+    for i, step in enumerate(steps):
+        for launch in step.launches:
+            for v, before in launch.over:
+                _follow(chains, v, before)
+            if reuse:
+                _join(i, step, launch, chains, death, fits)
+        if reuse:
+            _join_copies(i, step, chains, death, fits)
+    return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse, carries)
 
 
 # ---- in place --------------------------------------------------------------------------------------------------------------
 
 
-def _join(i: int, step: Step, launch: Launch, chains: dict[Var, _Chain], death: Mapping[Var, int]) -> None:
+_Fits = Callable[[_Chain, Var], bool]  # whether a value may join a chain
+
+
+def _join(
+    i: int, step: Step, launch: Launch, chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits
+) -> None:  # fmt: skip
     """Let each result of a map kernel take the place of an operand that dies in this step, where that is possible."""
     if getattr(launch.kernel, "form", None) != "map":
         return
     others = [v for other in step.launches if other is not launch for v in other.reads]
+    partly = {v for v, _ in launch.over}
     for w in launch.writes:
+        if w in partly:
+            continue
         for v in dict.fromkeys(launch.reads):
             old = chains.get(v)
             if old is None or death[v] != i or v in others or old.values[-1] is not v:
                 continue
-            if old is not chains[w] and _same_walk(launch, v, w):
-                old.values += chains[w].values
-                old.death = chains[w].death
-                chains[w] = old
+            if old is not chains[w] and fits(old, w) and _same_walk(launch, v, w):
+                _append(old, w, chains)
                 break
+
+
+def _append(old: _Chain, w: Var, chains: dict[Var, _Chain]) -> None:
+    new = chains[w]
+    old.values += new.values
+    old.death = new.death
+    for x in new.values:
+        chains[x] = old
+
+
+def _follow(chains: dict[Var, _Chain], v: Var, before: Var) -> None:
+    """A value that is another one with a part written anew lies where that lay."""
+    old = chains[before]
+    if old.values[-1] is not before:
+        raise AssertionError("two values are to take one's memory")
+    _append(old, v, chains)
+
+
+def _join_copies(i: int, step: Step, chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits) -> None:
+    """Let what would begin as a copy of a value lie where that lies, if it dies in this step and nothing else there reads it."""
+    for v, w in step.in_place:
+        old = chains.get(v)
+        if old is None or death[v] != i or step.reads.count(v) != 1 or old.values[-1] is not v:
+            continue
+        if old is not chains[w] and v.aval.nbytes == w.aval.nbytes and fits(old, w):
+            _append(old, w, chains)
 
 
 def _same_walk(launch: Launch, v: Var, w: Var) -> bool:
@@ -127,18 +171,20 @@ def _same_walk(launch: Launch, v: Var, w: Var) -> bool:
 
 
 def _settle(
-    chains: list[_Chain], inputs: Sequence[Var], results: Mapping[Var, int], given: Mapping[Var, int], reuse: bool
-) -> Memory:
+    chains: list[_Chain], inputs: Sequence[Var], results: Mapping[Var, int], given: Mapping[Var, int], reuse: bool,
+    carries: Mapping[int, int] | None,
+) -> Memory:  # fmt: skip
     places = {v: Place("argument", i) for i, v in enumerate(inputs)}
     donated: dict[int, int] = {}
-    free = {given[c.values[0]]: c for c in chains if c.values[0] in given and len(c.values) == 1}
+    free = {given[c.values[0]]: c for c in chains if c.values[0] in given and c.values[-1] not in results}
     inside: list[_Chain] = []
     for c in chains:
         first, last = c.values[0], c.values[-1]
         if first in given:
             place = Place("argument", given[first])
         elif last in results:
-            place = (_in_argument(c, free) if reuse else None) or Place("result", results[last])
+            wanted = None if carries is None else carries.get(results[last], -1)
+            place = (_in_argument(c, free, wanted) if reuse else None) or Place("result", results[last])
         else:
             inside.append(c)
             continue
@@ -151,10 +197,12 @@ def _settle(
     return Memory(places, size, donated, {v: (c.birth, c.death) for c in inside for v in c.values})
 
 
-def _in_argument(c: _Chain, free: dict[int, _Chain]) -> Place | None:
-    """A donated argument of the size of a result, no longer needed when the result is begun."""
+def _in_argument(c: _Chain, free: dict[int, _Chain], wanted: int | None) -> Place | None:
+    """A donated argument of the size of a result (the one `wanted`, if any), no longer needed when the result is begun."""
     for index, old in free.items():
         v = old.values[0]
+        if wanted is not None and index != wanted:
+            continue
         if old.size == c.size and v.aval.dtype == c.values[-1].aval.dtype and old.death < c.birth:
             del free[index]
             return Place("argument", index)

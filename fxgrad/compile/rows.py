@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.compile.fuse import Analysis, Task, reads_of
+from fxgrad.compile.fuse import Analysis, Task
 from fxgrad.compile.passes import Rows, RowSpace
+from fxgrad.compile.schedule import reads_of
 from fxgrad.ir.types import Var
 
 __all__ = ["merge_rows"]
@@ -48,7 +49,7 @@ class _Merger:
 
     def run(self) -> list[list[int]]:
         """The members of every cluster, merged until nothing changes."""
-        able = [t.kind in ("map", "reduce") and not t.pieces for t in self.tasks]
+        able = [t.kind in ("map", "reduce") and not t.pieces and not t.updates for t in self.tasks]
         spaces = [_space_of(t) for t in self.tasks]
         for trailing in (True, False):
             for n, s in enumerate(spaces):

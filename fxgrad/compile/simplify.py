@@ -12,25 +12,27 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.compile import regions
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.primitives.base import REGISTRY, kernel_dtypes
+from fxgrad.primitives.update import update_slice
 
-__all__ = ["simplify"]
+__all__ = ["Found", "Walk", "simplify"]
 
 Found = Atom | tuple[str, Sequence[Atom], dict[str, Any]] | None  # a value, or a primitive's name, its operands and params
 
 
 def simplify(program: Program) -> Program:
     """The program without dead equations, equal equations merged, rules applied."""
-    walk = _Walk()
+    walk = Walk()
     for eqn in dce(program).eqns:
         walk.visit(eqn)
     outputs = [walk.env.get(o, o) if type(o) is Var else o for o in program.outputs]
     return dce(Program(program.inputs, walk.eqns, outputs, program.consts, program.name))
 
 
-class _Walk:
+class Walk:
     """The equations kept so far, and what stands for the variables of those that are gone."""
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class _Walk:
         self.maker: dict[Var, Eqn] = {}
         self.seen: dict[Any, Eqn] = {}
         self.eqns: list[Eqn] = []
+        self.written = regions.Written()
 
     def visit(self, eqn: Eqn) -> None:
         env = self.env
@@ -107,6 +110,8 @@ class _Walk:
         self.eqns.append(eqn)
         for v in eqn.outputs:
             self.maker[v] = eqn
+        if eqn.prim is update_slice:
+            self.written.note(self, eqn)
 
     def add(self, name: str, inputs: list[Atom], like: Atom) -> Var:
         """Another equation, or the one there is, with a result like `like`."""
@@ -115,6 +120,13 @@ class _Walk:
         found = self.env.get(out, out)
         assert isinstance(found, Var)
         return found
+
+    def emit(self, name: str, inputs: list[Atom], params: dict[str, Any]) -> Atom:
+        """Another equation, simplified; its result."""
+        (aval,) = REGISTRY[name].typ(*[x.aval for x in inputs], **params)
+        out = Var(aval)
+        self.visit(Eqn(REGISTRY[name], inputs, params, [out], None))
+        return self.env.get(out, out)
 
     def constant(self, a: Atom) -> Any:
         """The value every element of `a` is known to have, or None."""
@@ -140,11 +152,11 @@ def _sign(x: Any) -> float:
     return math.copysign(1.0, float(x))
 
 
-def _mul(w: _Walk, x: Atom, y: Atom) -> Found:
+def _mul(w: Walk, x: Atom, y: Atom) -> Found:
     return x if w.is_(y, 1) else y if w.is_(x, 1) else None
 
 
-def _sign_after(w: _Walk, name: str, t: Atom, r: Atom) -> Found:
+def _sign_after(w: Walk, name: str, t: Atom, r: Atom) -> Found:
     """What is linear in t takes both zeros of t for one, so t = (-u)/s may be -(u/s): then u/s, often needed too, is shared."""
     made = w.maker.get(t) if type(t) is Var else None
     if made is None or made.prim.name not in ("lin_mul", "lin_div"):
@@ -156,7 +168,7 @@ def _sign_after(w: _Walk, name: str, t: Atom, r: Atom) -> Found:
     return name, [w.add("neg", [inner], t), r], {}
 
 
-def _lin_mul(w: _Walk, t: Atom, r: Atom) -> Found:
+def _lin_mul(w: Walk, t: Atom, r: Atom) -> Found:
     return r if w.is_(t, 1) else _zero_like(t) if w.constant(t) == 0 else _sign_after(w, "lin_mul", t, r)
 
 
@@ -164,18 +176,18 @@ def _zero_like(a: Atom) -> Lit:
     return Lit(a.aval.dtype.type(0))
 
 
-def _div(w: _Walk, x: Atom, y: Atom) -> Found:
+def _div(w: Walk, x: Atom, y: Atom) -> Found:
     return x if w.is_(y, 1) else None  # kernels multiply where they can: here, another batch size would be another kernel
 
 
-def _lin_div(w: _Walk, t: Atom, r: Atom) -> Found:
+def _lin_div(w: Walk, t: Atom, r: Atom) -> Found:
     c = w.constant(t)
     if c is None:
         return _sign_after(w, "lin_div", t, r)
     return _zero_like(t) if c == 0 else ("div", [t, r], {})
 
 
-def _add(w: _Walk, x: Atom, y: Atom) -> Found:
+def _add(w: Walk, x: Atom, y: Atom) -> Found:
     nothing = -0.0 if x.aval.dtype.kind == "f" else 0
     if w.is_(y, nothing):
         return x
@@ -185,48 +197,48 @@ def _add(w: _Walk, x: Atom, y: Atom) -> Found:
         return "sub", [x, z], {}
     if (z := w.operand("neg", x)) is not None:
         return "sub", [y, z], {}
-    return None
+    return regions.added(w, x, y)
 
 
-def _sub(w: _Walk, x: Atom, y: Atom) -> Found:
+def _sub(w: Walk, x: Atom, y: Atom) -> Found:
     if w.is_(y, 0):
         return x
     z = w.operand("neg", y)
     return None if z is None else ("add", [x, z], {})
 
 
-def _neg(w: _Walk, x: Atom) -> Found:
+def _neg(w: Walk, x: Atom) -> Found:
     return w.operand("neg", x)
 
 
-def _abs(w: _Walk, x: Atom) -> Found:
+def _abs(w: Walk, x: Atom) -> Found:
     z = w.operand("neg", x)
     return x if w.operand("abs", x) is not None else None if z is None else ("abs", [z], {})
 
 
-def _either(w: _Walk, x: Atom, y: Atom) -> Found:
+def _either(w: Walk, x: Atom, y: Atom) -> Found:
     return x if x == y else None
 
 
-def _select(w: _Walk, mask: Atom, a: Atom, b: Atom) -> Found:
+def _select(w: Walk, mask: Atom, a: Atom, b: Atom) -> Found:
     known = w.constant(mask)
     return a if a == b else None if known is None else a if known else b
 
 
-def _convert(w: _Walk, x: Atom, *, dtype: np.dtype) -> Found:
+def _convert(w: Walk, x: Atom, *, dtype: np.dtype) -> Found:
     z = w.operand("convert", x)
     there_and_back = z is not None and z.aval.dtype == dtype and np.can_cast(dtype, x.aval.dtype)
     return x if x.aval.dtype == dtype else z if there_and_back else None
 
 
-def _reshape(w: _Walk, x: Atom, *, shape: tuple[int, ...]) -> Found:
+def _reshape(w: Walk, x: Atom, *, shape: tuple[int, ...]) -> Found:
     z = w.operand("reshape", x)
     return (
         x if x.aval.shape == shape else None if z is None else z if z.aval.shape == shape else ("reshape", [z], {"shape": shape})
     )
 
 
-def _transpose(w: _Walk, x: Atom, *, perm: tuple[int, ...]) -> Found:
+def _transpose(w: Walk, x: Atom, *, perm: tuple[int, ...]) -> Found:
     if perm == tuple(range(len(perm))):
         return x
     made = w.maker.get(x) if type(x) is Var else None
@@ -236,7 +248,7 @@ def _transpose(w: _Walk, x: Atom, *, perm: tuple[int, ...]) -> Found:
     return made.inputs[0] if both == tuple(range(len(both))) else ("transpose", made.inputs, {"perm": both})
 
 
-def _broadcast(w: _Walk, x: Atom, *, shape: tuple[int, ...], dims: tuple[int, ...]) -> Found:
+def _broadcast(w: Walk, x: Atom, *, shape: tuple[int, ...], dims: tuple[int, ...]) -> Found:
     if x.aval.shape == shape and dims == tuple(range(len(shape))):
         return x
     made = w.maker.get(x) if type(x) is Var else None
@@ -248,5 +260,5 @@ def _broadcast(w: _Walk, x: Atom, *, shape: tuple[int, ...], dims: tuple[int, ..
 _RULES: dict[str, Callable[..., Found]] = {
     "mul": _mul, "lin_mul": _lin_mul, "div": _div, "lin_div": _lin_div, "add": _add, "sub": _sub, "neg": _neg, "abs": _abs,
     "maximum": _either, "minimum": _either, "and": _either, "or": _either, "select": _select, "convert": _convert,
-    "reshape": _reshape, "transpose": _transpose, "broadcast": _broadcast,
+    "reshape": _reshape, "transpose": _transpose, "broadcast": _broadcast, **regions.RULES,
 }  # fmt: skip

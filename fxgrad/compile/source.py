@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.compile.control import in_python
 from fxgrad.compile.fuse import Analysis
 from fxgrad.compile.layout import Layout, contiguous
-from fxgrad.compile.plan import Memory
+from fxgrad.compile.plan import ALIGNMENT, Memory
+from fxgrad.compile.tables import CODES, TableWriter
+from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
+from fxgrad.kernels.indexed import IndexKernel
+from fxgrad.primitives.index import beyond
 from fxgrad.runtime import buffers, team
 from fxgrad.runtime.eager import operation, own
-from fxgrad.runtime.table import Operand, Run, Table
+from fxgrad.runtime.table import Operand, Table
 
 if TYPE_CHECKING:
     from fxgrad.compile.lower import Result, Step
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Source"]
 
 _PRIVATE_ARENA = 1 << 16  # bytes; smaller work space is kept by the program, larger comes from the pool
-_COPY_GRAIN, _FILL_GRAIN = 1 << 16, 1 << 13  # bytes and words that are worth a thread
 _BYTES = np.dtype(np.uint8)
 
 
@@ -39,6 +43,11 @@ class Source:
         self.arguments = [f"a{i}" for i in range(len(self.inputs))]
         self.host_values = {v: f"v{i}" for i, v in enumerate(v for s in steps if s.kind == "host" for v in s.writes)}
         self.native = {i: r for i, r in enumerate(results) if r.kind == "native"}
+        self.checked: list[Eqn] = []  # equations that can stop a run
+        self.status = -1  # where in the work space a run finds the words that tell why
+        if any(_can_fail(s) for s in steps):
+            self.status = memory.arena
+            self.memory = memory = memory._replace(arena=memory.arena + ALIGNMENT)
         self._arenas: list[np.ndarray] = []
         self._tables: dict[tuple[int, ...], Any] = {}
 
@@ -95,34 +104,13 @@ class Source:
         key = (*numbers, -1, int(check))
         if key not in self._tables:
             avals = [v.aval for v in self.inputs] if check else []
-            table = Table(avals, len(slots))
+            status = self.status if any(_can_fail(self.steps[i]) for i in numbers) else -1
+            table = Table(avals, len(slots), status)
             place = {name: i for i, name in enumerate(slots)}
-            for i in numbers:
-                self._add(table, self.steps[i], place)
+            writer = TableWriter(table, self.addresses, self.checked)
+            writer.add_all([self.steps[i] for i in numbers], lambda v: self._operand(v, place))
             self._tables[key] = bind(table.finish(team.settings.ctypes.data))
         return self._tables[key]
-
-    def _add(self, table: Table, step: Step, slots: dict[str, int]) -> None:
-        from fxgrad.runtime.launch import copy_kernel, fill_kernel
-
-        if step.kind == "fill":
-            if step.value is not None:
-                (out,) = step.writes
-                plan = _fill_plan(step.value, out.aval)
-                table.pipeline([Run(fill_kernel, plan, [self._operand(out, slots)])])
-        elif step.kind == "copy":
-            (source,), (out,) = step.reads, step.writes
-            start = self._operand(source, slots)
-            plan = np.array([out.aval.nbytes, _COPY_GRAIN], np.int64)
-            table.pipeline(
-                [Run(copy_kernel, plan, [start._replace(offset=start.offset + step.offset), self._operand(out, slots)])]
-            )
-        else:
-            runs = [
-                Run(self.addresses[x.kernel.digest], x.plan, [self._operand(v, slots) for v in (*x.reads, *x.writes)], x.scale)
-                for x in step.launches
-            ]
-            table.pipeline(runs, step.rows, step.block, step.lead)
 
     def variable(self, v: Var) -> str:
         """The Python variable in whose memory a value lies."""
@@ -136,6 +124,18 @@ class Source:
 
     def _operand(self, v: Var, slots: dict[str, int]) -> Operand:
         return Operand(slots[self.variable(v)], self.offset(v))
+
+    def resume(self, run: Callable[..., int | None], status: int | None, arrays: tuple[np.ndarray, ...]) -> None:
+        """Go on with a run; an equation that stops it raises its error."""
+        from fxgrad.runtime.launch import KernelStatus, resume
+
+        try:
+            resume(run, status, arrays)
+        except KernelStatus as problem:
+            number, axis = divmod(problem.status - 1, CODES)
+            eqn = self.checked[number]
+            index = int(arrays[-1][self.status + 8 : self.status + 16].view(np.int64)[0])
+            raise _beyond(eqn, axis, index) from None
 
     def last_uses(self) -> list[list[Var]]:
         """For every step the library calls' results that nobody needs after it."""
@@ -157,14 +157,26 @@ class Source:
         for step in self.steps:
             for v in step.writes:
                 names[v] = f"y{outs[v]}" if v in outs else self.host_values.get(v) or f"t{len(names) - len(self.inputs)}"
-            read = ", ".join(self._where(v, names) for v in dict.fromkeys(step.reads))
-            written = ", ".join(self._where(v, names) for v in step.writes)
-            lines.append(f"  {step.kind} {step.title}: {read or 'nothing'} -> {written}")
+            lines += [f"  {line}" for line in self._planned(step, names, self.memory)]
         space = f"  work space: {self.memory.arena} bytes" if self.memory.arena else "  no work space"
         return "\n".join([*lines, space, "}"])
 
-    def _where(self, v: Var, names: dict[Var, str]) -> str:
-        place = self.memory.places.get(v)
+    def _planned(self, step: Step, names: dict[Var, str], memory: Memory) -> list[str]:
+        """What a step reads and writes, and where that lies; then the steps inside, whose places are their body's own."""
+        read = ", ".join(self._where(v, names, memory) for v in dict.fromkeys(step.reads))
+        written = ", ".join(self._where(v, names, memory) for v in step.writes)
+        lines = [f"{step.kind} {step.title}: {read or 'nothing'} -> {written or 'what it reads'}"]
+        for name, body in [] if step.control is None else step.control.bodies:
+            inner = {v: f"a{i}" for i, v in enumerate(body.program.inputs)}
+            for s in body.steps:
+                for v in s.writes:
+                    inner[v] = f"y{body.results.index(v)}" if v in body.results else f"t{len(inner) - len(body.program.inputs)}"
+            lines.append(f"  {name} ({', '.join(f'a{i}: {v.aval}' for i, v in enumerate(body.program.inputs))})")
+            lines += [f"    {line}" for s in body.steps for line in self._planned(s, inner, body.memory)]
+        return lines
+
+    def _where(self, v: Var, names: dict[Var, str], memory: Memory) -> str:
+        place = memory.places.get(v)
         name = names.get(v, "?")
         if place is None:
             return f"{name} (library's)"
@@ -174,23 +186,15 @@ class Source:
         return name if home == name else f"{name} [{home}]"
 
 
-def _fill_plan(value: Any, aval: Aval) -> np.ndarray:
-    """Whole words of the repeated value, and the bytes of the last one."""
-    pattern = np.full(8 // aval.dtype.itemsize, value, aval.dtype).view(np.int64)[0]
-    return np.array([-(-aval.nbytes // 8), _FILL_GRAIN, pattern, aval.nbytes % 8], np.int64)
-
-
 class _Writer:
     """Writes the lines of one function."""
 
     def __init__(
         self, source: Source, unfit: str | None, timed: Callable[[int, float], None] | None, clock: Callable[[], float] | None
     ):
-        from fxgrad.runtime.launch import resume
-
         self.s, self.unfit, self.timed = source, unfit, timed
         self.scope: dict[str, Any] = {
-            "resume": resume, "prepare": _preparer([v.aval for v in source.inputs]), "own": own, "empty": np.empty,
+            "resume": source.resume, "prepare": _preparer([v.aval for v in source.inputs]), "own": own, "empty": np.empty,
             "arenas": source._arenas, "new_arena": source.new_arena,
             "full": np.full, "asarray": np.asarray, "ndarray": np.ndarray, "errstate": np.errstate, "keep": _keep,
             "clock": clock, "timed": timed,
@@ -250,9 +254,9 @@ class _Writer:
 
     def _native(self, numbers: Sequence[int], check: bool) -> None:
         s = self.s
-        touched = [s.variable(v) for i in numbers for v in (*s.steps[i].reads, *s.steps[i].writes)]
+        touched = [s.variable(v) for i in numbers for v in (*s.steps[i].reads, *s.steps[i].writes, *s.steps[i].scratch)]
         slots = list(dict.fromkeys([*(s.arguments if check else ()), *(x for x in touched if x != "w")]))
-        slots += ["w"] if "w" in touched else []
+        slots += ["w"] if "w" in touched or any(_can_fail(s.steps[i]) for i in numbers) else []
         self.lines += [line for x in slots if x[0] == "y" for line in self._allocation(int(x[1:]))]
         run = s.table(numbers, slots, check)
         n = self.count["native"]
@@ -302,14 +306,17 @@ class _Writer:
         assert eqn is not None
         n = self.count["host"]
         self.count["host"] += 1
-        self.scope[f"h{n}"] = _placed(operation(eqn.prim, [x.aval for x in eqn.inputs], eqn.params), eqn.source)
+        self.scope[f"h{n}"] = _placed(_library_call(eqn), eqn.source)
         names = [self.s.host_values[v] for v in eqn.outputs]
         call = f"h{n}({', '.join(self._value(x) for x in eqn.inputs)})  # {eqn.prim.name}"
         self.lines.append(f"{names[0] if len(names) == 1 else '(' + ', '.join(names) + ',)'} = {call}")
-        inside = any(v not in self.s.host_values and self.s.memory.places[v].space == "arena" for v in step.reads)
+        reads = dict.fromkeys(self.s.variable(v) for v in step.reads if v not in self.s.host_values)
+        inside = [name for name in reads if name[0] in "wy"]  # memory that later steps may write
         for name, v in zip(names, eqn.outputs, strict=True):
             dtype = self._dtype(v.aval.dtype)
-            self.lines.append(f"{name} = keep({name}, {dtype}, w)" if inside else f"{name} = asarray({name}, {dtype}, 'C')")
+            self.lines.append(
+                f"{name} = keep({name}, {dtype}, {', '.join(inside)})" if inside else f"{name} = asarray({name}, {dtype}, 'C')"
+            )
 
     def _value(self, x: Atom) -> str:
         """An expression for an operand of a library call."""
@@ -353,10 +360,29 @@ class _Writer:
         return out
 
 
-def _keep(x: Any, dtype: np.dtype, work_space: np.ndarray) -> np.ndarray:
-    """What a library call answered, outside the work space, whose memory will be used again."""
+def _can_fail(step: Step) -> bool:
+    """Whether a step, or one inside it, can stop a run."""
+    return any(isinstance(kernel, IndexKernel) and kernel.checks for kernel in step.all_kernels)
+
+
+def _beyond(eqn: Eqn, number: int, index: int) -> errors.FxError:
+    """What is wrong with an index in the index array with this number."""
+    shape, axis = eqn.inputs[0].aval.shape, eqn.params["axes"][number]
+    problem = beyond(index, shape[axis], axis, shape)
+    return problem if eqn.source is None else problem.at(eqn.source)
+
+
+def _library_call(eqn: Eqn) -> Callable[..., Any]:
+    if eqn.prim.kind != "control":
+        return operation(eqn.prim, [x.aval for x in eqn.inputs], eqn.params)
+    run = in_python(eqn)
+    return run if len(eqn.outputs) != 1 else lambda *arrays: run(*arrays)[0]
+
+
+def _keep(x: Any, dtype: np.dtype, *memory: np.ndarray) -> np.ndarray:
+    """What a library call answered, outside memory that will be used again."""
     x = np.asarray(x, dtype, "C")
-    return x.copy() if np.may_share_memory(x, work_space) else x
+    return x.copy() if any(np.may_share_memory(x, m) for m in memory) else x
 
 
 def _preparer(avals: Sequence[Aval]) -> Callable[[Sequence[Any]], list[np.ndarray]]:
@@ -384,7 +410,7 @@ def _placed(run: Callable[..., Any], source: Any) -> Callable[..., Any]:
     def placed(*arrays: Any) -> Any:
         try:
             return run(*arrays)
-        except errors.FxIndexError as problem:
+        except errors.FxError as problem:
             raise problem.at(source) from None
 
     return placed

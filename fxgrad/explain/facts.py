@@ -54,6 +54,7 @@ class StepFacts:
     why: tuple[str, ...]
     lines: tuple[Line, ...]
     speed: Speed
+    inside: tuple[str, ...]  # of a loop or a branch: its bodies, a line for each step
 
 
 @dataclass(frozen=True)

@@ -186,6 +186,8 @@ def _details(s: StepFacts) -> str:
     rows.append(f"<div>{escape(', '.join(s.reads) or 'nothing')} \u2192 {escape(', '.join(s.writes))}</div>")
     if s.why:
         rows.append(f"<div>stored because: {escape('; '.join(s.why))}</div>")
+    if s.inside:
+        rows.append(f"<pre>{escape(chr(10).join(s.inside))}</pre>")
     rows += [f"<div><code>{escape(format_line(x))}</code></div>" for x in s.lines]
     return f'<tr class="more"><td></td><td colspan="{len(FIGURES) + 2}"><div>{"".join(rows)}</div></td></tr>'
 

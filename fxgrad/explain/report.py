@@ -208,7 +208,7 @@ def _collect(target: Jitted, entry: Any, executable: Executable, times: _Times, 
 
 
 def _kernels_of(step: Step) -> list[Any]:
-    return [launch.kernel for launch in step.launches]
+    return step.all_kernels
 
 
 def _kernels(executable: Executable) -> tuple[tuple[KernelFacts, ...], dict[str, str]]:
@@ -240,8 +240,9 @@ def _step(number: int, step: Step, flat: Program, kernels: tuple[str, ...], seco
     speed = _speed(step.bytes_read, step.bytes_written, step.flops, max(by_memory, by_peak), bound, seconds)
     lines = dict.fromkeys(_line(*e.source) for e in eqns if e.source is not None)
     return StepFacts(
-        number, step.kind, step.title, kernels, _avals(step.reads), _avals(step.writes), tuple(step.why), tuple(lines), speed
-    )
+        number, step.kind, step.title, kernels, _avals(step.reads), _avals(step.writes), tuple(step.why), tuple(lines), speed,
+        tuple(repr(step).splitlines()[1:]),
+    )  # fmt: skip
 
 
 def _avals(variables: Sequence[Var]) -> tuple[str, ...]:

@@ -133,6 +133,7 @@ def _steps(facts: Facts) -> str:
         out += [line, f"{indent}does     {s.title}{kernels}"]
         out.append(f"{indent}arrays   {_listed(s.reads)} -> {_listed(s.writes)}")
         out += [f"{indent}stored   {'; '.join(s.why)}"] if s.why else []
+        out += [f"{indent}{'inside' if i == 0 else '':<9}{x}" for i, x in enumerate(s.inside)]
         out += [f"{indent}{'line' if i == 0 else '':<9}{format_line(x)}" for i, x in enumerate(s.lines)]
     return "\n".join(out)
 

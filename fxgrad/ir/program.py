@@ -117,7 +117,11 @@ def _rebuild(parse: Callable[[str], Program], text: str, consts: tuple) -> Progr
 
 def subprograms(eqn: Eqn) -> Iterable[Program]:
     """The programs an equation carries in its params."""
-    return (p for p in eqn.params.values() if isinstance(p, Program))
+    for value in eqn.params.values():
+        if isinstance(value, Program):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (p for p in value if isinstance(p, Program))
 
 
 def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program:
@@ -127,17 +131,19 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program
     )
     live: set[Var] = {o for o in outputs if type(o) is Var}
     kept: list[Eqn] = []
+    pruned = False
     for eqn in reversed(program.eqns):
         used = len(live.intersection(eqn.outputs))
         if not used:
             continue
         if eqn.prim.prune is not None and used < len(eqn.outputs):
-            eqn = eqn.prim.prune(eqn, [v in live for v in eqn.outputs])
+            before, eqn = eqn, eqn.prim.prune(eqn, [v in live for v in eqn.outputs])
+            pruned = pruned or eqn is not before
         kept.append(eqn)
         for a in eqn.inputs:
             if type(a) is Var:
                 live.add(a)
-    if len(kept) == len(program.eqns) and len(outputs) == len(program.outputs):
+    if not pruned and len(kept) == len(program.eqns) and len(outputs) == len(program.outputs):
         return program
     return Program(program.inputs, kept[::-1], outputs, program.consts, program.name)
 

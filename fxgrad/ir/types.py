@@ -25,13 +25,14 @@ SHORT_NAMES = {
     "uint32": "u32",
     "uint64": "u64",
 }
-LONG_NAMES = {short: np.dtype(name) for name, short in SHORT_NAMES.items()}
+TAPE = np.dtype(object)  # the dtype of tapes: values of a number of turns that is not known before they are made
+LONG_NAMES = {short: np.dtype(name) for name, short in SHORT_NAMES.items()} | {"tape": TAPE}
 
 
 @lru_cache(maxsize=256)
 def short_name(dtype: np.dtype) -> str:
     """`f32` for float32, and so on; what the text form of the IR and the error messages call a dtype."""
-    return SHORT_NAMES.get(dtype.name, dtype.name)
+    return SHORT_NAMES.get(dtype.name) or ("tape" if dtype == TAPE else dtype.name)
 
 
 @lru_cache(maxsize=256)

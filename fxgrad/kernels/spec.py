@@ -48,8 +48,8 @@ from fxgrad.ir.types import Lit, short_name
 from fxgrad.primitives.base import Primitive
 
 __all__ = [
-    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Scalar", "Stage", "cost", "lanes_of_reduction",
-    "reduction_block", "weight",
+    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Scalar", "Stage", "cost", "format_op", "format_ref",
+    "lanes_of_reduction", "reduction_block", "weight",
 ]  # fmt: skip
 
 _FOLDED = ("floordiv", "rem")  # of integers: a constant divisor becomes a product, a variable one 10 times the work
@@ -255,14 +255,14 @@ def format_params(params: Params) -> str:
     return "[" + ",".join(f"{k}={short_name(v) if isinstance(v, np.dtype) else repr(v)}" for k, v in params) + "]"
 
 
-def _format_ref(r: Ref, names: Sequence[str]) -> str:
+def format_ref(r: Ref, names: Sequence[str]) -> str:
     if isinstance(r, Scalar):
         return f"s{r.number}"
     return format_literal(r.value) if isinstance(r, Lit) else names[r]
 
 
-def _format_op(name: str, op: Op, names: Sequence[str]) -> str:
-    args = " ".join(_format_ref(a, names) for a in op.args)
+def format_op(name: str, op: Op, names: Sequence[str]) -> str:
+    args = " ".join(format_ref(a, names) for a in op.args)
     return f"  {name}: {short_name(op.dtype)} = {op.prim.name}{format_params(op.params)} {args}".rstrip()
 
 
@@ -274,7 +274,7 @@ def _format(kernel: Kernel) -> str:
     names = [_operand_name(i) for i in range(len(kernel.inputs))]
     lines = []
     for i, op in enumerate(kernel.ops):
-        lines.append(_format_op(f"t{i}", op, names))
+        lines.append(format_op(f"t{i}", op, names))
         names.append(f"t{i}")
     for stage in kernel.stages:
         lines += _format_stage(stage, names, len(kernel.inputs))
@@ -282,7 +282,7 @@ def _format(kernel: Kernel) -> str:
     results = ", ".join(f"{short_name(o.dtype)} {o.mode}" for o in kernel.outputs)
     inputs = ", ".join(filter(None, [_signature(kernel.inputs, names[: len(kernel.inputs)]), scalars]))
     head = f"kernel {kernel.form}({inputs}) -> ({results}) {{"
-    last = ["  return " + ", ".join(_format_ref(x, names) for x in kernel.results)] if kernel.results else []
+    last = ["  return " + ", ".join(format_ref(x, names) for x in kernel.results)] if kernel.results else []
     return "\n".join([head, *lines, *last, "}"])
 
 
@@ -291,17 +291,17 @@ def _format_stage(stage: Stage, names: list[str], first: int) -> list[str]:
     lines = []
     for op in stage.before:
         names.append(f"u{len(names) - first}")
-        lines.append(_format_op(names[-1], op, names))
+        lines.append(format_op(names[-1], op, names))
     if not stage.passes:
         return lines
     lines.append("  pass")
     for op in stage.ops:
         names.append(f"t{len(names) - first}")
-        lines.append("  " + _format_op(names[-1], op, names))
+        lines.append("  " + format_op(names[-1], op, names))
     folds: list[str] = []
     for f in stage.folds:
         folds.append(f"r{len(names) + len(folds) - first}")
-        lines.append(f"    {folds[-1]}: {short_name(f.dtype)} = reduce {f.prim.name} {_format_ref(f.arg, names)}")
+        lines.append(f"    {folds[-1]}: {short_name(f.dtype)} = reduce {f.prim.name} {format_ref(f.arg, names)}")
     names += folds
     lines += [f"    keep {names[k]}" for k in stage.keeps]
-    return lines + [f"    store {out} {_format_ref(r, names)}" for r, out in stage.stores]
+    return lines + [f"    store {out} {format_ref(r, names)}" for r, out in stage.stores]

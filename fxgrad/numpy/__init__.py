@@ -10,10 +10,18 @@ from typing import Any
 
 import numpy as _numpy
 from numpy import (  # noqa: F401
+    False_,
+    ScalarType,
+    True_,
+    base_repr,
+    binary_repr,
     bool_,
-    can_cast,
+    byte,
+    cdouble,
     complex64,
     complex128,
+    complexfloating,
+    csingle,
     dtype,
     e,
     errstate,
@@ -24,7 +32,10 @@ from numpy import (  # noqa: F401
     float32,
     float64,
     floating,
+    format_float_positional,
+    format_float_scientific,
     generic,
+    get_printoptions,
     geterr,
     iinfo,
     index_exp,
@@ -34,43 +45,70 @@ from numpy import (  # noqa: F401
     int16,
     int32,
     int64,
+    intc,
     integer,
     intp,
     isdtype,
     isscalar,
     issubdtype,
+    little_endian,
+    long,
+    longlong,
+    mintypecode,
     nan,
     ndarray,
+    ndindex,
     newaxis,
     number,
     pi,
+    printoptions,
     promote_types,
     s_,
+    sctypeDict,
     set_printoptions,
     seterr,
+    short,
     signedinteger,
+    typecodes,
+    typename,
+    ubyte,
     uint8,
     uint16,
     uint32,
     uint64,
+    uintc,
     uintp,
+    ulong,
+    ulonglong,
     unsignedinteger,
+    ushort,
 )
 
+from fxgrad.numpy import aliasing as _aliasing
 from fxgrad.numpy import elementwise as _elementwise
 from fxgrad.numpy import linalg as linalg
+from fxgrad.numpy.bits import *  # noqa: F403
 from fxgrad.numpy.contraction import *  # noqa: F403
 from fxgrad.numpy.core import result_type, tensor  # noqa: F401
 from fxgrad.numpy.creation import *  # noqa: F403
 from fxgrad.numpy.elementwise import around, clip, divmod, nan_to_num, round, where  # noqa: F401
+from fxgrad.numpy.functional import *  # noqa: F403
+from fxgrad.numpy.histograms import *  # noqa: F403
 from fxgrad.numpy.indexing import getitem  # noqa: F401
+from fxgrad.numpy.inplace import *  # noqa: F403
 from fxgrad.numpy.linalg import cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat  # noqa: F401
 from fxgrad.numpy.manipulation import *  # noqa: F403
 from fxgrad.numpy.numeric import *  # noqa: F403
+from fxgrad.numpy.plain import *  # noqa: F403
+from fxgrad.numpy.polynomials import *  # noqa: F403
+from fxgrad.numpy.positions import *  # noqa: F403
+from fxgrad.numpy.quantiles import *  # noqa: F403
 from fxgrad.numpy.reductions import *  # noqa: F403
 from fxgrad.numpy.repetition import *  # noqa: F403
 from fxgrad.numpy.selection import *  # noqa: F403
+from fxgrad.numpy.sets import *  # noqa: F403
 from fxgrad.numpy.sorting import *  # noqa: F403
+from fxgrad.numpy.windows import *  # noqa: F403
 
 globals().update(_elementwise.UFUNCS)
 bool = _numpy.bool
@@ -106,6 +144,7 @@ def isrealobj(x: Any) -> Any:
     return not iscomplexobj(x)
 
 
+_aliasing.with_numpy_memory(globals())
 _internal = ("Any", "annotations", "getitem", "tensor")
 __all__ = [
     _name

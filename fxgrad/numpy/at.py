@@ -1,4 +1,4 @@
-"""`x.at[index]`: changed copies of x, as in JAX."""
+"""Writing at an index: `x[index] = v`, and `x.at[index]`, changed copies of x as in JAX."""
 
 from __future__ import annotations
 
@@ -13,9 +13,44 @@ from fxgrad.numpy.indexing import Item, broadcast_indices, canonical_entry, cons
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import index as ix
 from fxgrad.primitives import shape as s
+from fxgrad.trace.mutation import copied, is_array, renew, store, view_of
+from fxgrad.trace.steps import Window
 from fxgrad.trace.tracer import Tracer
+from fxgrad.trace.tracing import current_trace
 
-__all__ = ["At"]
+__all__ = ["At", "fitted", "modify_at", "setitem", "write_at"]
+
+
+def setitem(x: Tracer, index: Any, value: Any) -> None:
+    """x[index] = value, in place: x and all views that share its memory show the change."""
+    what = "x[...] = v"
+    if not is_array(x) and x._place is None:
+        raise errors.FxTypeError(
+            f"a traced {x.aval} that is a scalar does not support item assignment",
+            why="As in NumPy, what reductions and x[i] give is a scalar, not an array of rank 0.",
+            fix="Write y = np.array(x) first, or rebind the name: x = v.",
+        )
+    value = operand(value)
+    if not basic(index):
+        store(x, write_at(x, index, value, "set"), what)
+        return
+    window = window_of(x.shape, parse(x.shape, index))
+    if type(value) is Tracer and view_of(value, x, window):
+        return  # the second half of x[i] += v: it is there already
+    store(x, fitted(value, x.dtype, window.result), what, (window,))
+
+
+def basic(index: Any) -> bool:
+    """Whether an index has no arrays: what it selects is a box."""
+    entries = index if isinstance(index, tuple) else (index,)
+    return all(i is None or i is Ellipsis or isinstance(i, (slice, np.integer)) or type(i) is int for i in entries)
+
+
+def window_of(shape: tuple[int, ...], items: list[Item]) -> Window:
+    """The box that a basic index selects of an array of `shape`."""
+    spans = tuple((i.value, 1, 1) if i.kind == "int" else i.value for i in items if i.kind != "new")
+    order = tuple(None if i.kind == "new" else i.axis for i in items if i.kind != "int")
+    return Window(shape, spans, order)
 
 
 class At:
@@ -46,15 +81,15 @@ class _Place:
 
     def set(self, value: Any, *, unique_indices: bool = False) -> Any:
         """x with value written at the index."""
-        return _write(self._x, self._index, value, "set")
+        return write_at(self._x, self._index, value, "set")
 
     def add(self, value: Any, *, unique_indices: bool = False) -> Any:
         """x with value added at the index; an index that occurs twice gets both."""
-        return _write(self._x, self._index, _castable(self._x, value, "add"), "add")
+        return write_at(self._x, self._index, _castable(self._x, value, "add"), "add")
 
     def subtract(self, value: Any, *, unique_indices: bool = False) -> Any:
         """x with value subtracted at the index."""
-        return _write(self._x, self._index, e.neg(_castable(self._x, value, "subtract")), "add")
+        return write_at(self._x, self._index, e.neg(_castable(self._x, value, "subtract")), "add")
 
     def multiply(self, value: Any, *, unique_indices: bool = False) -> Any:
         """x with the elements at the index multiplied by value."""
@@ -91,6 +126,15 @@ class _Place:
         return _modify(self._x, self._index, None, lambda old, _: function(old), "apply", unique_indices)
 
 
+def modify_at(x: Any, index: Any, value: Any, function: Callable[..., Any], name: str) -> Any:
+    """x after `ufunc.at(x, index, value)`; `function` is the ufunc's, and value None if it takes one operand."""
+    if name in ("add", "subtract"):
+        v = _castable(x, value, name)
+        return write_at(x, index, v if name == "add" else e.neg(v), "add")
+    op = (lambda old, _: function(old)) if value is None else function
+    return _modify(x, index, value, op, name, False)
+
+
 def _castable(x: Any, value: Any, name: str) -> Any:
     """value in the dtype of x, if NumPy's in-place operation would take it."""
     value = operand(value)
@@ -103,7 +147,7 @@ def _castable(x: Any, value: Any, name: str) -> Any:
     return as_dtype(value, x.dtype)
 
 
-def _fitted(value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+def fitted(value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
     """value in the dtype and shape of what the index selects; leading axes of length 1 may go, as in NumPy."""
     v = tensor(as_dtype(operand(value), dtype))
     extra = v.ndim - len(shape)
@@ -154,10 +198,10 @@ def _through_mask(x: Any, index: Any, value: Any, op: Callable[[Any, Any], Any])
         if len(shape) != rank or shape[place] != 1:
             return None
         rest = [n for k, n in enumerate(shape) if k != place]
-        value = _fitted(s.reshape(value, shape=(*rest[:at], *[1] * mask.ndim, *rest[at:])), x.dtype, region.shape)
+        value = fitted(s.reshape(value, shape=(*rest[:at], *[1] * mask.ndim, *rest[at:])), x.dtype, region.shape)
     wide = s.broadcast(mask, shape=region.shape, dims=tuple(range(at, at + mask.ndim)))
     new = e.select(wide, as_dtype(op(region, value), x.dtype), region)
-    return new if new.shape == x.shape and region is x else _write(x, basic, new, "set")
+    return new if new.shape == x.shape and region is x else write_at(x, basic, new, "set")
 
 
 def _mask_axis(shape: tuple[int, ...], entries: list[Any], where: int) -> int:
@@ -166,23 +210,39 @@ def _mask_axis(shape: tuple[int, ...], entries: list[Any], where: int) -> int:
     return sum(len(shape) - used if i is Ellipsis else consumed(i) for i in entries[:where])
 
 
-def _write(x: Any, index: Any, value: Any, mode: str) -> Any:
-    """The one way to write: a window update for plain slices, a selection for traced masks, a scatter for the rest."""
+def write_at(x: Any, index: Any, value: Any, mode: str) -> Any:
+    """x with value written (mode "set") or added at the index.
+
+    One strided update for ints and slices, a selection for traced masks, a scatter for the rest.
+    """
     masked = _through_mask(x, index, value, (lambda old, v: v) if mode == "set" else e.add)
     if masked is not None:
         return masked
     items = parse(x.shape, index)
     chosen = [i for i in items if i.kind in ("array", "bool")]
-    if not chosen and mode == "set" and all(i.kind != "slice" or i.value[2] == 1 or i.value[1] <= 1 for i in items):
-        return _write_window(x, items, value)
+    if not chosen:
+        window = window_of(x.shape, items)
+        u = fitted(value, x.dtype, window.result)
+        if not u.size:
+            return _fresh(x, x)
+        return _fresh(window.write(lambda: x, u if mode == "set" else e.add(window.read(x), u)), x)
     if any(type(i.value) is Tracer for i in chosen):
         return _write_traced(x, items, value, mode)
     positions = np.arange(x.size).reshape(x.shape)[_concrete(items)]
-    updates = _fitted(value, x.dtype, positions.shape)
+    updates = fitted(value, x.dtype, positions.shape)
     if not positions.size:
-        return x
+        return _fresh(x, x)
     flat = ix.scatter(s.reshape(x, shape=(x.size,)), updates, np.asarray(positions), axes=(0,), mode=mode)
     return s.reshape(flat, shape=x.shape)
+
+
+def _fresh(y: Any, x: Any) -> Any:
+    """A copy of y, which may be an operand, or a view of one; traced if x is."""
+    if type(x) is Tracer:
+        renew(x)  # raises if it has leaked
+        trace = current_trace()
+        return copied(y) if type(y) is Tracer or trace is None else Tracer(trace, trace.atom(y))  # type: ignore[arg-type]
+    return np.array(y) if np.ndim(y) else np.array(y)[()]
 
 
 def _concrete(items: list[Item]) -> tuple:
@@ -204,23 +264,6 @@ def _concrete(items: list[Item]) -> tuple:
     return tuple(out)
 
 
-def _write_window(x: Any, items: list[Item], value: Any) -> Any:
-    window, result, starts = [], [], []
-    for i in items:
-        if i.kind == "new":
-            result.append(1)
-            continue
-        start, length = (i.value, 1) if i.kind == "int" else i.value[:2]
-        starts.append(np.int64(start))
-        window.append(length)
-        result += [length] if i.kind == "slice" else []
-    updates = _fitted(value, x.dtype, tuple(result))
-    if 0 in window:
-        return x
-    updates = updates if updates.shape == tuple(window) else s.reshape(updates, shape=tuple(window))
-    return s.dynamic_update_slice(x, updates, *starts)
-
-
 def _write_traced(x: Any, items: list[Item], value: Any, mode: str) -> Any:
     """Index arrays are traced: slices that do not take a whole axis become index arrays too, and all go into one scatter."""
     items = (
@@ -239,7 +282,7 @@ def _write_traced(x: Any, items: list[Item], value: Any, mode: str) -> Any:
     destination = destination_of(chosen, tuple(places[id(i)] for i in chosen))
     before, after = kept[:destination], kept[destination:]
     shape = (*(i.value[1] for i in before), *lead, *(i.value[1] for i in after))
-    updates = _fitted(value, x.dtype, shape)
+    updates = fitted(value, x.dtype, shape)
     axis_of = {id(i): k if k < len(before) else k + len(lead) for k, i in enumerate(kept)}
     perm = (*range(len(before), len(before) + len(lead)), *(axis_of[id(i)] for i in partial), *(axis_of[id(i)] for i in whole))
     updates = s.transpose(updates, perm=perm) if perm != tuple(range(len(perm))) else updates
@@ -285,13 +328,13 @@ def _modify(x: Any, index: Any, value: Any, op: Callable[..., Any], name: str, u
         positions = np.arange(x.size).reshape(x.shape)[_concrete(items)]
         if np.unique(positions).size < positions.size:
             return _modify_repeated(x, positions, value, op)
-    return _write(x, index, as_dtype(op(old, value), x.dtype), "set")
+    return write_at(x, index, as_dtype(op(old, value), x.dtype), "set")
 
 
 def _modify_repeated(x: Any, positions: np.ndarray, value: Any, op: Callable[..., Any]) -> Any:
     """Places that occur several times are visited as often: in rounds, each of which has every place at most once."""
     flat = s.reshape(x, shape=(x.size,))
-    values = None if value is None else s.reshape(_fitted(value, x.dtype, positions.shape), shape=(positions.size,))
+    values = None if value is None else s.reshape(fitted(value, x.dtype, positions.shape), shape=(positions.size,))
     order = np.argsort(positions.ravel(), kind="stable")
     ordered = positions.ravel()[order]
     first = np.concatenate([[True], ordered[1:] != ordered[:-1]])

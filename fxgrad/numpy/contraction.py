@@ -20,7 +20,8 @@ __all__ = ["einsum"]
 def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """Sums of products named by subscripts, as numpy.einsum, with explicit and implicit form, ellipsis and repeated indices.
 
-    With more than two operands NumPy's greedy order of contraction is taken; each step is one `dot`.
+    Each step is one `dot`. The order of steps is the one numpy.einsum_path gives for `optimize`: "greedy" (also for True and
+    False: fxgrad always contracts in pairs), "optimal", or a path.
     """
     refuse_out("einsum", out)
     dtype = out_dtype("einsum", dict(kwargs))
@@ -33,7 +34,7 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     inputs, output = _parse_einsum(subscripts, xs)
     sizes = _einsum_sizes(inputs, xs)
     terms = [_diagonal_term(x, labels, sizes) for x, labels in zip(xs, inputs, strict=True)]
-    for step in _einsum_path(inputs, output, sizes):
+    for step in _einsum_path(inputs, output, sizes, optimize):
         chosen = [terms[i] for i in sorted(step)]
         terms = [t for i, t in enumerate(terms) if i not in step]
         wanted = set(output).union(*[labels for _, labels in terms])
@@ -127,16 +128,17 @@ def _diagonal_term(x: Any, labels: str, sizes: dict[str, int]) -> tuple[Any, str
     return x, labels
 
 
-def _einsum_path(inputs: list[str], output: str, sizes: dict[str, int]) -> list[tuple[int, ...]]:
-    """The contractions as numpy.einsum_path gives them (greedy)."""
-    if len(inputs) <= 2:
+def _einsum_path(inputs: list[str], output: str, sizes: dict[str, int], optimize: Any) -> list[tuple[int, ...]]:
+    """The contractions as numpy.einsum_path gives them."""
+    optimize = "greedy" if isinstance(optimize, bool) or optimize is None else optimize
+    if len(inputs) <= 2 and isinstance(optimize, str):
         return [tuple(range(len(inputs)))]
     letters = dict(zip(sizes, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", strict=False))
     if len(letters) < len(sizes):
         raise ValueError("too many subscripts in einsum")
     terms = ["".join(letters[c] for c in t) for t in inputs]
     dummies = [np.broadcast_to(np.float64(0), tuple(sizes[c] for c in t)) for t in inputs]
-    path = np.einsum_path(f"{','.join(terms)}->{''.join(letters[c] for c in output)}", *dummies, optimize="greedy")[0]
+    path = np.einsum_path(f"{','.join(terms)}->{''.join(letters[c] for c in output)}", *dummies, optimize=optimize)[0]
     return [tuple(step) for step in path[1:]]
 
 

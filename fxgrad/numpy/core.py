@@ -112,12 +112,12 @@ def static_shape(shape: Any) -> tuple[int, ...]:
 
 
 def refuse_out(name: str, out: Any) -> None:
-    """The error for out=, unless it is None."""
+    """The error for an out= that came by position, unless it is None: by keyword the function's wrapper has taken it."""
     if out is not None and any(o is not None for o in (out if isinstance(out, tuple) else (out,))):
         raise errors.MutationError(
-            f"np.{name}(..., out=...) cannot write a traced result into an existing array",
-            why="The array would lose the connection to what it was computed from (x += v on a plain array does the same).",
-            fix=f"Use the value it returns: y = np.{name}(...).",
+            f"np.{name}(..., out) got out by position",
+            why="Of fxgrad's functions out is a keyword.",
+            fix=f"Write np.{name}(..., out=y), or use the value it returns: y = np.{name}(...).",
         )
 
 
@@ -242,7 +242,10 @@ def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[...,
     """The fxgrad function of a NumPy ufunc: `impl` gets operands in the dtypes of NumPy's loop and in one shape."""
 
     def general(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
+        if kwargs or len(args) > fn.nin:
+            out = args[fn.nin :] or kwargs.pop("out", None)
+            if out is not None:
+                return _with_out(fn, general, args[: fn.nin], out if isinstance(out, tuple) else (out,), kwargs)
             args = _ufunc_kwargs(fn, args, kwargs)
         if len(args) != fn.nin:
             raise TypeError(f"{fn.__name__}() takes {fn.nin} positional arguments but {len(args)} were given")
@@ -257,18 +260,45 @@ def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[...,
         return impl(*typed)
 
     function = prepared_ufunc(fn, general, lambda *args: resolve(fn, tuple([key_of(x) for x in args]))[0])
+    for method in ("at", "reduce", "accumulate", "outer"):
+        setattr(function, method, _method(fn, method))
     function.__name__ = function.__qualname__ = fn.__name__
     function.__doc__ = f"{summary} Elementwise, as numpy.{fn.__name__}: operands broadcast, dtypes promote by NumPy 2's rules."
     return function
 
 
+def _method(fn: np.ufunc, method: str) -> Callable[..., Any]:
+    """What np.add.at, np.add.reduce and so on are of NumPy's ufuncs."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from fxgrad.trace.numpy_protocol import call_ufunc
+
+        return call_ufunc(fn, method, args, kwargs)
+
+    return call
+
+
+def _with_out(fn: np.ufunc, function: Callable[..., Any], args: tuple, out: tuple, kwargs: dict[str, Any]) -> Any:
+    """The result written into out[0], where the mask where= holds."""
+    from fxgrad.trace.mutation import into
+
+    if len(out) != fn.nout:
+        raise TypeError(f"{fn.__name__}() takes from {fn.nin} to {fn.nin + fn.nout} positional arguments")
+    where = kwargs.pop("where", True)
+    result = function(*args, **kwargs)
+    if where is not True and out[0] is not None:
+        from fxgrad.numpy.elementwise import where as choose
+
+        result = choose(where, result, out[0])
+    return result if out[0] is None else into(out[0], result, f"np.{fn.__name__}(..., out=...)")
+
+
 def _ufunc_kwargs(fn: np.ufunc, args: tuple, kwargs: dict[str, Any]) -> tuple:
-    refuse_out(fn.__name__, kwargs.pop("out", None))
     if kwargs.pop("where", True) is not True:
         raise errors.UnsupportedError(
-            f"np.{fn.__name__}(..., where=mask) is not supported",
-            why="Without out= it leaves the other elements uninitialised.",
-            fix=f"Write np.where(mask, np.{fn.__name__}(...), other).",
+            f"np.{fn.__name__}(..., where=mask) without out= is not supported",
+            why="It leaves the other elements uninitialised.",
+            fix=f"Write np.where(mask, np.{fn.__name__}(...), other), or give out=.",
         )
     dtype = kwargs.pop("dtype", None)
     for ignored in ("casting", "order", "subok"):

@@ -22,6 +22,7 @@ from fxgrad.numpy.core import (
 )
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import shape as s
+from fxgrad.trace.mutation import copied, in_memory, is_contiguous_handle, note_view
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
@@ -68,8 +69,9 @@ def array(
     """
     if is_traced(object):
         x = object if type(object) is Tracer else _stack_nested(object)
-        x = x if dtype is None else astype(x, dtype)
-        return x if ndmin <= x.ndim else s.reshape(x, shape=(1,) * (ndmin - x.ndim) + x.shape)
+        x = x if dtype is None else astype(x, dtype, copy=bool(copy))
+        x = x if ndmin <= x.ndim else note_view(s.reshape(x, shape=(1,) * (ndmin - x.ndim) + x.shape), x)
+        return in_memory(copied(x)) if copy else x
     x = np.array(object, dtype=dtype, copy=copy, ndmin=ndmin)
     if x.dtype.kind not in "biufc":
         operand(x.astype(np.object_))  # raises: not numbers
@@ -82,9 +84,9 @@ def array(
     if isinstance(object, np.ndarray) and x.dtype == object.dtype and x.shape == object.shape:
         x = object  # captured by reference, not as a copy frozen now
     if not x.shape:
-        return s.broadcast(x[()], shape=(), dims=())
+        return in_memory(s.broadcast(x[()], shape=(), dims=()))
     var: Any = trace.atom(x)
-    return Tracer(trace, var)
+    return Tracer(trace, var) if copy else note_view(Tracer(trace, var), object)
 
 
 def _stack_nested(items: Any) -> Any:
@@ -113,11 +115,13 @@ def asarray(
 
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
     """`a` as an array of rank 1 or more; memory order is no property of traced values."""
-    return array(a, dtype, copy=None, ndmin=1) if is_traced(a) or current_trace() else np.ascontiguousarray(a, dtype)
+    if not is_traced(a) and current_trace() is None:
+        return np.ascontiguousarray(a, dtype)
+    return array(a, dtype, copy=None if is_contiguous_handle(a) else True, ndmin=1)
 
 
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    """A copy of `a`; traced values cannot be changed in place, so theirs is the value itself."""
+    """A copy of `a`: what is written to one does not show in the other."""
     return array(a)
 
 
@@ -130,7 +134,9 @@ def astype(
     if casting != "unsafe" and not np.can_cast(x.dtype, dtype, how):
         raise TypeError(f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule '{casting}'")
     if x.dtype == dtype:
-        return as_dtype(x, dtype) if type(x) is Tracer or not copy else np.array(x)[()] if not x.shape else np.array(x)
+        if not copy:
+            return as_dtype(x, dtype)
+        return copied(x) if type(x) is Tracer else np.array(x)[()] if not x.shape else np.array(x)
     if dtype.kind == "b":
         return e.ne(x, x.dtype.type(0))
     return e.convert(x, dtype=dtype)
@@ -145,7 +151,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, de
     if type(value) is not Tracer and current_trace() is None:
         return np.full(shape, value, dtype)
     value = tensor(value)
-    return broadcast_full(value if dtype is None else astype(value, dtype), shape)
+    return in_memory(copied(broadcast_full(value if dtype is None else astype(value, dtype), shape)))
 
 
 def broadcast_full(value: Any, shape: tuple[int, ...]) -> Any:
@@ -160,7 +166,7 @@ def _filled(name: str, value: int) -> Callable[..., Any]:
         shape, dtype = static_shape(shape), np.dtype(float if dtype is None else dtype)
         if current_trace() is None:
             return np.full(shape, value, dtype)
-        return s.broadcast(dtype.type(value), shape=shape, dims=())
+        return in_memory(s.broadcast(dtype.type(value), shape=shape, dims=()))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"An array of {'ones' if value else 'zeros'}, as numpy.{name}; arguments: shape, dtype (float64)."

@@ -14,6 +14,7 @@ from fxgrad import errors
 from fxgrad.numpy.core import broadcast_to_shape, is_traced, operand, tensor
 from fxgrad.primitives import index as ix
 from fxgrad.primitives import shape as s
+from fxgrad.trace.mutation import copied, note_view
 from fxgrad.trace.tracer import Tracer
 
 __all__ = ["Item", "getitem", "parse"]
@@ -43,6 +44,13 @@ def known_mask(mask: Any) -> np.ndarray:
             "Keep the shape: np.where(mask, x, 0), np.sum(x, where=mask); or compute the mask outside the transformed function.",
         )
     )
+
+
+def known_values(x: Any, what: str, sized: str) -> np.ndarray:
+    """The values of x; where they are not known, an error that says to give `sized` a size."""
+    if type(x) is not Tracer:
+        return np.asarray(x)
+    return np.asarray(x._known(what, f"Write {sized}(..., size=n) to fix the size, or call it outside the transformed function."))
 
 
 def canonical_entry(i: Any) -> Any:
@@ -166,14 +174,20 @@ def check_bounds(i: np.ndarray, n: int, axis: int, shape: tuple[int, ...]) -> No
 # ---- reading -----------------------------------------------------------------------------------------------------------
 
 
-def getitem(x: Any, index: Any) -> Any:
-    """x[index], with all of NumPy's indexing; index arrays may be traced, boolean masks and slice bounds must be known."""
-    x = tensor(x)
+def getitem(x: Any, index: Any, view: bool = False) -> Any:
+    """x[index], with all of NumPy's indexing; index arrays may be traced, boolean masks and slice bounds must be known.
+
+    With `view`, the result is noted as a view of x where it is one: where no arrays are in the index, and it is no scalar.
+    """
+    base, x = x, tensor(x)
     items = parse(x.shape, index)
     advanced = [i for i in items if i.kind in ("array", "bool")]
     y, places = take_basic(x, items, keep_ints=bool(advanced))
     if not advanced:
-        return y
+        scalar = not y.shape and not (index is Ellipsis or (isinstance(index, tuple) and any(i is Ellipsis for i in index)))
+        if not view:
+            return y
+        return note_view(y, base) if not scalar else y if y is not x else copied(y)
     chosen = [i for i in items if i.kind in ("array", "bool", "int")]
     arrays, shape = broadcast_indices([i.value if i.kind != "int" else np.asarray(i.value) for i in chosen])
     axes = tuple(places[id(i)] for i in chosen)

@@ -1,7 +1,11 @@
-"""Products and norms. Every product comes down to the primitive `dot`; this module is also `fxgrad.numpy.linalg`."""
+"""`fxgrad.numpy.linalg`: products and norms, and the names of numpy/decompositions.py and numpy/systems.py.
+
+Every product comes down to the primitive `dot`.
+"""
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +14,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
+from fxgrad.numpy import systems
 from fxgrad.numpy.core import (
     as_dtype,
     broadcast_shapes,
@@ -22,37 +27,25 @@ from fxgrad.numpy.core import (
     static_int,
     tensor,
 )
+from fxgrad.numpy.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from fxgrad.numpy.manipulation import matrix_transpose as matrix_transpose
 from fxgrad.numpy.manipulation import moveaxis, reshape, stack
+from fxgrad.numpy.operands import inexact, linalg_error, matrices, square
 from fxgrad.numpy.prepared import prepared
 from fxgrad.numpy.reductions import root
 from fxgrad.numpy.reductions import sum as _sum
 from fxgrad.numpy.selection import diagonal as _diagonal
 from fxgrad.numpy.selection import trace as _trace
+from fxgrad.numpy.systems import det, inv, lstsq, pinv, slogdet, solve, tensorinv, tensorsolve
 from fxgrad.primitives import dot as d
 from fxgrad.primitives import elementwise as e
 
 __all__ = [
-    "cross",
-    "diagonal",
-    "dot",
-    "inner",
-    "kron",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_transpose",
-    "matvec",
-    "multi_dot",
-    "norm",
-    "outer",
-    "tensordot",
-    "trace",
-    "vdot",
-    "vecdot",
-    "vecmat",
+    "cholesky", "cond", "cross", "det", "diagonal", "dot", "eig", "eigh", "eigvals", "eigvalsh", "inner", "inv", "kron", "lstsq",
+    "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "matvec", "multi_dot", "norm", "outer", "pinv",
+    "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vdot", "vecdot", "vecmat",
     "vector_norm",
-]
+]  # fmt: skip
 
 LinAlgError = np.linalg.LinAlgError
 
@@ -225,32 +218,6 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     return moveaxis(stack([ew.subtract(ew.multiply(p, q), ew.multiply(r, t)) for p, q, r, t in parts], -1), -1, axisc)
 
 
-def matrix_power(a: Any, n: int) -> Any:
-    """A square matrix multiplied with itself n >= 0 times, as numpy.linalg.matrix_power."""
-    x = tensor(a)
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise LinAlgError(f"Last 2 dimensions of the array must be square, got shape {x.shape}")
-    n = static_int(n)
-    if n < 0:
-        raise errors.UnsupportedError(
-            "matrix_power with a negative exponent is not supported",
-            fix="Invert first: matrix_power(np.linalg.inv(a), n).",
-            why="It needs the inverse, which matrix_power does not compute.",
-        )
-    if n == 0:
-        from fxgrad.numpy.creation import eye
-
-        return broadcast_to_shape(tensor(eye(x.shape[-1], dtype=x.dtype)), x.shape)
-    result = None
-    while n:
-        if n & 1:
-            result = x if result is None else matmul(result, x)
-        n >>= 1
-        if n:
-            x = matmul(x, x)
-    return result
-
-
 def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     """The product of several matrices in the cheapest order, as numpy.linalg.multi_dot."""
     refuse_out("multi_dot", out)
@@ -329,12 +296,16 @@ def _matrix_norm(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> A
             (max if order > 0 else min)(_sum(ew.absolute(x), over, keepdims=True), axes, keepdims=keepdims) if then >= 0 else None
         )
     if order in (2, -2, "nuc"):
-        raise errors.UnsupportedError(
-            f"the matrix norm ord={order!r} is not supported",
-            why="It needs a singular value decomposition.",
-            fix="Use 'fro', 1, -1, inf or -inf.",
-        )
+        s = svdvals(moveaxis(x, axes, (-2, -1)))
+        y = _corner_at_zero(s, {2: max, -2: min, "nuc": _sum}[order])
+        return reshape(y, tuple(1 if i in axes else n for i, n in enumerate(x.shape))) if keepdims else y
     raise ValueError("Invalid norm order for matrices.")
+
+
+def _corner_at_zero(s: Any, reduce: Any) -> Any:
+    """A norm of singular values; its derivative at the zero matrix is 0, as for the Euclidean norm."""
+    zero = ew.equal(_sum(s, -1, keepdims=True), 0)
+    return reduce(ew.where(zero, s.dtype.type(0), s), axis=-1)
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
@@ -365,6 +336,67 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """A matrix norm over the last two axes, as numpy.linalg.matrix_norm."""
     x = _float(x)
     return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
+
+
+# ---- what is made of norms, inverses and products --------------------------------------------------------------------------
+
+
+def matrix_power(a: Any, n: int) -> Any:
+    """A square matrix multiplied with itself n times, or (n < 0) its inverse |n| times, as numpy.linalg.matrix_power."""
+    x = square("matrix_power", tensor(a))
+    n = static_int(n)
+    if n == 0:
+        from fxgrad.numpy.creation import eye
+
+        return broadcast_to_shape(tensor(eye(x.shape[-1], dtype=x.dtype)), x.shape)
+    if n < 0:
+        x, n = inv(x), -n
+    result = None
+    while n:
+        if n & 1:
+            result = x if result is None else matmul(result, x)
+        n >>= 1
+        if n:
+            x = matmul(x, x)
+    return result
+
+
+def cond(x: Any, p: Any = None) -> Any:
+    """The condition number in a matrix norm (the 2-norm by default), as numpy.linalg.cond; inf if the matrix is singular."""
+    a = inexact("cond", x)
+    if not a.size:
+        raise linalg_error("cond is not defined on empty arrays", "An empty matrix has no singular values.", "Test x.size first.")
+    if p is None or p in (2, -2):
+        s = svdvals(matrices("cond", a))
+        large, small = (s[..., 0], s[..., -1]) if p != -2 else (s[..., -1], s[..., 0])
+        ratio = ew.divide(large, small)
+    else:
+        a = square("cond", a)
+        ratio = ew.multiply(norm(a, p, (-2, -1)), norm(systems.inverse_or_nan(a), p, (-2, -1)))
+    given = ew.logical_not(ew.isnan(_sum(a, (-2, -1))))
+    return ew.where(ew.logical_and(ew.isnan(ratio), given), ratio.dtype.type(math.inf), ratio)
+
+
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    """How many singular values are above a threshold, as numpy.linalg.matrix_rank."""
+    from fxgrad.numpy.reductions import max
+
+    x = inexact("matrix_rank", A)
+    if x.ndim < 2:
+        return ew.UFUNCS["invert"](tensor(_all_zero(x))).astype(np.int64)
+    s = ew.absolute(eigvalsh(x)) if hermitian else svdvals(x)
+    if tol is None:
+        rtol = builtins.max(x.shape[-2:]) * np.finfo(s.dtype).eps if rtol is None else rtol
+        tol = ew.multiply(max(s, axis=-1, keepdims=True, initial=0), tensor(rtol)[..., None])
+    else:
+        tol = tensor(tol)[..., None]
+    return _sum(ew.UFUNCS["greater"](s, tol), -1)
+
+
+def _all_zero(x: Any) -> Any:
+    from fxgrad.numpy.reductions import all
+
+    return all(ew.equal(x, 0))
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,8 @@ from fxgrad.numpy.core import (
     tensor,
 )
 from fxgrad.primitives import shape as s
+from fxgrad.trace.mutation import copied
+from fxgrad.trace.tracer import Tracer
 
 __all__ = [
     "append",
@@ -252,7 +254,9 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
                 why=f"All dimensions but that of the concatenation axis must match exactly; arrays 0 and {i} differ.",
                 fix="Reshape or transpose first; np.stack joins arrays of one shape along a new axis.",
             )
-    return s.concatenate(*xs, axis=axis) if len(xs) > 1 else xs[0]
+    if len(xs) > 1:
+        return s.concatenate(*xs, axis=axis)
+    return copied(xs[0]) if type(xs[0]) is Tracer else np.array(xs[0])
 
 
 concat = concatenate

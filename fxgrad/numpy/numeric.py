@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, promote, real_only, result_type, tensor
-from fxgrad.numpy.creation import asarray, ones_like
+from fxgrad.numpy.creation import asarray, ones_like, zeros_like
 from fxgrad.numpy.manipulation import concatenate, moveaxis, ravel, reshape
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.repetition import flip
@@ -21,6 +20,7 @@ __all__ = [
     "allclose",
     "angle",
     "array_equal",
+    "array_equiv",
     "conj",
     "conjugate",
     "convolve",
@@ -34,13 +34,12 @@ __all__ = [
     "imag",
     "interp",
     "isclose",
+    "iscomplex",
     "isneginf",
     "isposinf",
     "isreal",
-    "ldexp",
-    "modf",
-    "polyval",
     "real",
+    "real_if_close",
     "sinc",
     "trapezoid",
     "unwrap",
@@ -56,10 +55,7 @@ def real(val: Any) -> Any:
 
 def imag(val: Any) -> Any:
     """The imaginary part, as numpy.imag."""
-    x = real_only("imag", val)
-    from fxgrad.numpy.creation import zeros_like
-
-    return zeros_like(x)
+    return zeros_like(real_only("imag", val))
 
 
 def conjugate(x: Any) -> Any:
@@ -80,6 +76,27 @@ def angle(z: Any, deg: bool = False) -> Any:
 def isreal(x: Any) -> Any:
     """True where x has no imaginary part, as numpy.isreal."""
     return ones_like(real_only("isreal", x), dtype=bool)
+
+
+def iscomplex(x: Any) -> Any:
+    """True where the imaginary part is not 0, as numpy.iscomplex."""
+    x = tensor(x)
+    return ew.not_equal(imag(x), 0) if x.dtype.kind == "c" else zeros_like(x, dtype=bool)
+
+
+def real_if_close(a: Any, tol: float = 100) -> Any:
+    """The real part if all imaginary parts are within `tol` epsilons (or, below 2, `tol`) of 0, as numpy.real_if_close.
+
+    Of complex numbers the values must be known: they decide on the dtype of the result.
+    """
+    x = tensor(a)
+    if x.dtype.kind != "c":
+        return x
+    known = x
+    if hasattr(x, "_known"):
+        known = x._known("complex numbers whose values fix the dtype of the result", "Write np.real(x), or keep x complex.")
+    plain: Any = np.real_if_close
+    return real(x) if plain(known, tol).dtype.kind != "c" else x
 
 
 # ---- comparison ----------------------------------------------------------------------------------------------------------
@@ -117,6 +134,19 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return out if hasattr(out, "aval") else bool(out)
 
 
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether shapes broadcast to each other and all elements are equal, as numpy.array_equiv; a traced bool inside a trace."""
+    from fxgrad.numpy.reductions import all
+
+    x, y = tensor(a1), tensor(a2)
+    try:
+        np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        return False
+    out = all(ew.equal(x, y))
+    return out if hasattr(out, "aval") else bool(out)
+
+
 def isposinf(x: Any) -> Any:
     """True where x is +inf, as numpy.isposinf."""
     return ew.equal(x, np.inf)
@@ -135,23 +165,10 @@ def fix(x: Any) -> Any:
     return ew.trunc(x)
 
 
-def modf(x: Any) -> tuple[Any, Any]:
-    """(fraction, whole part), both with the sign of x, as numpy.modf."""
-    whole = ew.trunc(as_float(x))
-    return ew.copysign(ew.where(ew.isinf(x), 0.0, ew.subtract(x, whole)), x), whole
-
-
 def as_float(x: Any) -> Any:
     """x in a floating-point dtype."""
     x = tensor(x)
     return x if x.dtype.kind in "fc" else e.convert(x, dtype=np.dtype(float))
-
-
-def ldexp(x1: Any, x2: Any) -> Any:
-    """x1 * 2**x2, as numpy.ldexp."""
-    return ew.multiply(
-        as_float(x1), ew.power(as_dtype(np.float64(2), as_float(x1).dtype), as_dtype(tensor(x2), as_float(x1).dtype))
-    )
 
 
 def sinc(x: Any) -> Any:
@@ -167,16 +184,22 @@ def sinc(x: Any) -> Any:
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
-    """Jumps of more than half a period taken out, as numpy.unwrap."""
-    x = as_float(p)
+    """Jumps of more than half a period taken out, as numpy.unwrap; integers stay integers if the period is one."""
+    x = tensor(p)
+    whole = x.dtype.kind in "iu" and isinstance(period, (int, np.integer))
+    x = x if whole else as_float(x)
     axis = canonical_axis(axis, x.ndim)
     step = diff(x, axis=axis)
-    half = period / 2
-    turned = ew.subtract(ew.remainder(ew.add(step, half), period), half)
-    turned = ew.where(ew.logical_and(ew.equal(turned, -half), ew.greater(step, 0)), half, turned)
+    if whole:
+        high, odd = divmod(period, 2)
+        low, ambiguous = -high, not odd
+    else:
+        high, low, ambiguous = period / 2, -period / 2, True
+    turned = ew.add(ew.remainder(ew.subtract(step, low), period), low)
+    if ambiguous:
+        turned = ew.where(ew.logical_and(ew.equal(turned, low), ew.greater(step, 0)), high, turned)
     fixed = ew.subtract(turned, step)
-    limit = half if discont is None else max(discont, half)
-    fixed = ew.where(ew.less(ew.absolute(step), limit), 0.0, fixed)
+    fixed = ew.where(ew.less(ew.absolute(step), period / 2 if discont is None else discont), 0, fixed)
     from fxgrad.numpy.reductions import cumsum
 
     n = x.shape[axis]
@@ -233,44 +256,79 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         if axis is None
         else tuple(canonical_axis(i, x.ndim) for i in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     )
+    if isinstance(edge_order, bool) or edge_order not in (1, 2):
+        raise ValueError("'edge_order' greater than 2 not supported")
     spacing = list(varargs) if varargs else [1.0]
-    if len(spacing) == 1:
+    if len(spacing) == 1 and np.ndim(operand(spacing[0])) == 0:
         spacing *= len(axes)
     if len(spacing) != len(axes):
         raise TypeError("invalid number of arguments")
-    if edge_order != 1:
-        raise errors.UnsupportedError(
-            "np.gradient(..., edge_order=2) is not supported",
-            fix="Use edge_order=1.",
-            why="Only first-order differences at the boundaries are implemented.",
-        )
-    out = [_gradient_along(x, h, i) for h, i in zip(spacing, axes, strict=True)]
+    out = [as_dtype(_gradient_along(x, h, i, edge_order), x.dtype) for h, i in zip(spacing, axes, strict=True)]
     return out[0] if len(out) == 1 else tuple(out)
 
 
-def _gradient_along(x: Any, h: Any, axis: int) -> Any:
+def _gradient_along(x: Any, h: Any, axis: int, edge_order: int) -> Any:
     n = x.shape[axis]
-    if n < 2:
+    if n < edge_order + 1:
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required."
         )
     h = operand(h)
-    step = diff(x, axis=axis)
+    if np.ndim(h) > 1:
+        raise ValueError("distances must be either scalars or 1d")
+    part = lambda start, stop: r.cut(x, axis, start, stop)  # noqa: E731
     if np.ndim(h) == 0:
-        slope = ew.divide(step, h)
-        inner = ew.divide(ew.subtract(r.cut(x, axis, 2, n), r.cut(x, axis, 0, n - 2)), 2.0 * h)
+        twice = 2.0 * h if isinstance(h, (int, float)) else ew.multiply(2.0, h)  # Python numbers stay weak
+        inner = ew.divide(ew.subtract(part(2, n), part(0, max(n - 2, 0))), twice)
+        d = None
     else:
-        d = reshape(diff(h), tuple(-1 if i == axis else 1 for i in range(x.ndim)))
-        slope = ew.divide(step, d)
-        left, right = (r.cut(d, axis, 0, n - 2), r.cut(d, axis, 1, n - 1))
-        a = ew.divide(ew.negative(right), ew.multiply(left, ew.add(left, right)))
-        b = ew.divide(ew.subtract(right, left), ew.multiply(left, right))
-        c = ew.divide(left, ew.multiply(right, ew.add(left, right)))
-        inner = ew.add(
-            ew.add(ew.multiply(a, r.cut(x, axis, 0, n - 2)), ew.multiply(b, r.cut(x, axis, 1, n - 1))),
-            ew.multiply(c, r.cut(x, axis, 2, n)),
-        )
-    return concatenate([r.cut(slope, axis, 0, 1), inner, r.cut(slope, axis, n - 2, n - 1)], axis)
+        if h.shape[0] != n:
+            raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+        d = reshape(diff(as_float(h)), tuple(-1 if i == axis else 1 for i in range(x.ndim)))
+        inner = _weighted(_between(d, axis, n), [part(0, n - 2), part(1, n - 1), part(2, n)])
+    first, last = (_edge(part, d, h, axis, n, edge_order, end) for end in (False, True))
+    return concatenate([first, inner, last], axis)
+
+
+def _weighted(weights: list[Any], values: list[Any]) -> Any:
+    total: Any = None
+    for w, v in zip(weights, values, strict=True):
+        total = ew.multiply(w, v) if total is None else ew.add(total, ew.multiply(w, v))
+    return total
+
+
+def _between(d: Any, axis: int, n: int) -> list[Any]:
+    """The weights of three neighbours at unequal distances d in the slope at the middle one."""
+    left, right = r.cut(d, axis, 0, n - 2), r.cut(d, axis, 1, n - 1)
+    return [
+        ew.divide(ew.negative(right), ew.multiply(left, ew.add(left, right))),
+        ew.divide(ew.subtract(right, left), ew.multiply(left, right)),
+        ew.divide(left, ew.multiply(right, ew.add(left, right))),
+    ]
+
+
+def _edge(part: Any, d: Any, h: Any, axis: int, n: int, order: int, end: bool) -> Any:
+    """The slope at the first or last place, of first or second order."""
+    if order == 1:
+        a, b = (part(n - 2, n - 1), part(n - 1, n)) if end else (part(0, 1), part(1, 2))
+        step = h if d is None else r.cut(d, axis, n - 2, n - 1) if end else r.cut(d, axis, 0, 1)
+        return ew.divide(ew.subtract(b, a), step)
+    values = [part(n - 3, n - 2), part(n - 2, n - 1), part(n - 1, n)] if end else [part(0, 1), part(1, 2), part(2, 3)]
+    if d is None:
+        weights = [
+            w / h if isinstance(h, (int, float)) else ew.divide(w, h) for w in ((0.5, -2.0, 1.5) if end else (-1.5, 2.0, -0.5))
+        ]
+        return _weighted(weights, values)
+    k = n - 3 if end else 0
+    near, far = r.cut(d, axis, k, k + 1), r.cut(d, axis, k + 1, k + 2)
+    both = ew.add(near, far)
+    if end:
+        outer = ew.divide(ew.add(ew.multiply(2.0, far), near), ew.multiply(far, both))
+        weights = [ew.divide(far, ew.multiply(near, both)), ew.divide(ew.negative(both), ew.multiply(near, far)), outer]
+    else:
+        outer = ew.divide(ew.negative(ew.add(ew.multiply(2.0, near), far)), ew.multiply(near, both))
+        weights = [outer, ew.divide(both, ew.multiply(near, far)), ew.divide(ew.negative(near), ew.multiply(far, both))]
+    return _weighted(weights, values)
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
@@ -362,15 +420,6 @@ def _slide(x: Any, y: Any, mode: str) -> Any:
     return matmul(windows, y)
 
 
-def polyval(p: Any, x: Any) -> Any:
-    """A polynomial with coefficients from the highest power down, by Horner's rule, as numpy.polyval."""
-    p, x = tensor(p), tensor(x)
-    y: Any = as_dtype(np.int64(0), result_type(p, x))
-    for i in range(p.shape[0]):
-        y = ew.add(ew.multiply(y, x), p[i])
-    return y
-
-
 def cov(
     m: Any,
     y: Any = None,
@@ -382,26 +431,56 @@ def cov(
     *,
     dtype: Any = None,
 ) -> Any:
-    """The covariance matrix of variables in rows, as numpy.cov (without weights)."""
+    """The covariance matrix of variables in rows, as numpy.cov, with counts `fweights` and weights `aweights` of observations."""
     from fxgrad.numpy.linalg import matmul
     from fxgrad.numpy.manipulation import atleast_2d, squeeze
-    from fxgrad.numpy.reductions import mean
 
-    if fweights is not None or aweights is not None:
-        raise errors.UnsupportedError(
-            "np.cov with weights is not supported",
-            fix="Center and weight the data yourself: (w*x) @ x.T / w.sum().",
-            why="fweights and aweights are not implemented.",
-        )
+    if ddof is not None and ddof != int(ddof):
+        raise ValueError("ddof must be integer")
+    if np.ndim(operand(m)) > 2:
+        raise ValueError("m has more than 2 dimensions")
     x = as_float(m) if dtype is None else as_dtype(tensor(m), np.dtype(dtype))
     x = atleast_2d(x)
-    x = x.T if not rowvar and x.shape[0] != 1 else x
+    x = x.T if not rowvar and np.ndim(operand(m)) != 1 else x
     if y is not None:
+        if np.ndim(operand(y)) > 2:
+            raise ValueError("y has more than 2 dimensions")
         other = atleast_2d(as_float(y))
         x = concatenate([x, other.T if not rowvar and other.shape[0] != 1 else other], 0)
     ddof = (0 if bias else 1) if ddof is None else ddof
-    centered = ew.subtract(x, mean(x, axis=1, keepdims=True))
-    return squeeze(ew.divide(matmul(centered, moveaxis(centered, 0, 1)), max(x.shape[1] - ddof, 0)))
+    n = x.shape[1]
+    w = _observation_weights(fweights, aweights, n)
+    total = n if w is None else sum(w)
+    average = ew.divide(sum(x if w is None else ew.multiply(x, w), axis=1, keepdims=True), total)
+    centered = ew.subtract(x, average)
+    weighted = centered if w is None else ew.multiply(centered, w)
+    if w is None:
+        factor: Any = max(n - ddof, 0)
+    elif ddof == 0 or aweights is None:
+        factor = ew.subtract(total, ddof)
+    else:
+        factor = ew.subtract(total, ew.divide(ew.multiply(ddof, sum(ew.multiply(w, tensor(aweights)))), total))
+    return squeeze(ew.divide(matmul(centered, moveaxis(weighted, 0, 1)), factor))
+
+
+def _observation_weights(fweights: Any, aweights: Any, n: int) -> Any:
+    """The product of both kinds of weights, None without any."""
+    w: Any = None
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is None:
+            continue
+        v = tensor(given)
+        if name == "fweights" and v.dtype.kind not in "iu":
+            raise TypeError("fweights must be integer")
+        if v.ndim > 1:
+            raise RuntimeError(f"cannot handle multidimensional {name}")
+        if v.shape[0] != n:
+            raise RuntimeError(f"incompatible numbers of samples and {name}")
+        if not hasattr(v, "_known") and np.any(v < 0):
+            raise ValueError(f"{name} cannot be negative")
+        v = as_float(v)
+        w = v if w is None else ew.multiply(w, v)
+    return w
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:

@@ -22,7 +22,15 @@ from fxgrad.runtime.eager import prepared_tables
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import Trace, current_trace, paste
 
-__all__ = ["prepared", "prepared_ufunc"]
+__all__ = ["into", "prepared", "prepared_ufunc"]
+
+
+def into(out: Any, result: Any, what: str) -> Any:
+    """out=: the result written to `out`."""
+    from fxgrad.trace.mutation import into
+
+    return into(out, result, what)
+
 
 RECORDED_PLAINLY = 8  # calls in traces before a function is prepared for those operands
 ENTRIES_KEPT = 4096  # of one function; what is in use is prepared again
@@ -176,6 +184,8 @@ def prepared(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                     body = lambda *xs: f(*xs, *rest, **kwargs)  # noqa: E731
                     found = table.add(key, found, trace is not None, lambda: _trace(body, key[:count]))
             if not found:
+                if kwargs.get("out") is not None:
+                    return into(kwargs.pop("out"), function(*args, **kwargs), f"np.{f.__name__}(..., out=...)")
                 return f(*args, **kwargs)
             if trace is not None:
                 return found.record(trace, args[:count])

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import errors
 from fxgrad.numpy.core import as_dtype, broadcast_to_shape, canonical_axes, canonical_axis, operand, static_int, tensor
 from fxgrad.numpy.manipulation import broadcast_to, concatenate, cut_along, moveaxis, ravel, reshape, reshaped, swapaxes
 from fxgrad.primitives import shape as s
@@ -149,6 +148,18 @@ def resize(a: Any, new_shape: Any) -> Any:
     return reshape(cut_along(tile(x, times), 0, 0, size), shape)
 
 
+def _positions(obj: Any, n: int, axis: int) -> Any:
+    """Known positions to delete or to insert before: an int, a slice, integers or a mask, as NumPy takes them."""
+    if isinstance(obj, slice):
+        return obj
+    if isinstance(obj, (list, tuple)):
+        obj = [static_int(i) if type(i) is Tracer else i for i in obj]
+        return np.asarray(obj) if obj else np.asarray(obj, int)
+    if type(obj) is Tracer:
+        return np.asarray(obj._known("positions, whose number fixes a shape", "Give them as Python ints or a plain array."))
+    return obj
+
+
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     """`arr` without the entries at known positions, as numpy.delete."""
     from fxgrad.numpy.selection import take
@@ -157,31 +168,33 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = ravel(x), 0
     axis = canonical_axis(axis, x.ndim)
-    kept = np.delete(np.arange(x.shape[axis]), [static_int(i) for i in obj] if isinstance(obj, (list, tuple)) else obj)
-    return take(x, kept, axis=axis)
+    n = x.shape[axis]
+    return take(x, np.delete(np.arange(n), _positions(obj, n, axis)), axis=axis)
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """`values` inserted before one known position, as numpy.insert."""
+    """`values` inserted before known positions (an int, slice, integers or mask), as numpy.insert."""
+    from fxgrad.numpy.selection import take
+
     x = tensor(arr)
     if axis is None:
         x, axis = ravel(x), 0
     axis = canonical_axis(axis, x.ndim)
-    if not isinstance(obj, (int, np.integer)):
-        raise errors.UnsupportedError(
-            "np.insert at several positions is not supported",
-            fix="Concatenate the parts: np.concatenate([x[:i], v, x[i:]]).",
-            why="Only one position is implemented.",
-        )
-    n = x.shape[axis]
-    if not -n <= obj <= n:
-        raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {n}")
-    i = int(obj) + (n if obj < 0 else 0)
+    n, where = x.shape[axis], _positions(obj, x.shape[axis], axis)
     v = tensor(as_dtype(operand(values), x.dtype))
-    v = moveaxis(reshaped(v, (1,) * (x.ndim - v.ndim) + v.shape), 0, axis)
+    v = reshaped(v, (1,) * (x.ndim - v.ndim) + v.shape)
+    if np.ndim(where) == 0 and not isinstance(where, (slice, np.bool_, bool)):
+        v = moveaxis(v, 0, axis)  # NumPy's reading of values beside one position
+        count = v.shape[axis]
+        order = np.insert(np.arange(n), where, np.arange(n, n + count))
+    else:
+        where = np.arange(n)[where] if isinstance(where, slice) else np.asarray(where)
+        where = np.flatnonzero(where) if where.dtype.kind == "b" else where
+        count = where.size if where.size > 1 else v.shape[axis]
+        order = np.insert(np.arange(n), where, np.arange(n, n + count))
     shape = list(x.shape)
-    shape[axis] = v.shape[axis]
-    return concatenate([cut_along(x, axis, 0, i), broadcast_to(v, tuple(shape)), cut_along(x, axis, i, n)], axis)
+    shape[axis] = count
+    return take(concatenate([x, broadcast_to(v, tuple(shape))], axis), order, axis=axis)
 
 
 # ---- padding ---------------------------------------------------------------------------------------------------------
@@ -209,32 +222,143 @@ def _pairs(width: Any, ndim: int, what: str) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **kwargs: Any) -> Any:
-    """`array` with borders, as numpy.pad. mode: constant, edge, reflect, symmetric, wrap; constants may be traced."""
+_OPTIONS = {
+    "constant": ("constant_values",),
+    "linear_ramp": ("end_values",),
+    "maximum": ("stat_length",),
+    "mean": ("stat_length",),
+    "median": ("stat_length",),
+    "minimum": ("stat_length",),
+    "reflect": ("reflect_type",),
+    "symmetric": ("reflect_type",),
+    "edge": (),
+    "wrap": (),
+    "empty": (),
+}
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """`array` with borders, as numpy.pad, in all modes; constants and end values may be traced.
+
+    mode: a name, with the options constant_values, end_values, stat_length and reflect_type; or a function, which is called
+    with (vector, widths, axis, options) for every vector along every axis and answers the vector with its border filled.
+    """
     x = tensor(array)
     widths = [(static_int(a), static_int(b)) for a, b in _pairs(pad_width, x.ndim, "pad_width")]
     if any(min(pair) < 0 for pair in widths):
         raise ValueError("index can't contain negative values")
-    if (
-        kwargs.pop("reflect_type", "even") != "even"
-        or kwargs
-        or mode not in ("constant", "edge", "reflect", "symmetric", "wrap", "empty")
-    ):
-        raise errors.UnsupportedError(
-            f"np.pad(..., mode={mode!r}{''.join(f', {k}=...' for k in kwargs)}) is not supported",
-            why="The modes are constant, edge, reflect (even), symmetric (even) and wrap.",
-            fix="Build the border yourself and join it with np.concatenate.",
-        )
+    if callable(mode):
+        return _pad_by(x, widths, mode, kwargs)
+    if mode not in _OPTIONS:
+        raise ValueError(f"mode '{mode}' is not supported")
+    if unknown := set(kwargs) - set(_OPTIONS[mode]):
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")
     if mode in ("constant", "empty"):
-        return _pad_constant(x, widths, constant_values)
+        return _pad_constant(x, widths, kwargs.get("constant_values", 0))
+    options = {"reflect_type": kwargs.get("reflect_type", "even")}
+    ends = _pairs(kwargs.get("end_values", 0), x.ndim, "end_values")
+    lengths = _pairs(kwargs.get("stat_length"), x.ndim, "stat_length")
+    for axis, pair in enumerate(widths):
+        if not any(pair):
+            continue
+        if not x.shape[axis]:
+            raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
+        if mode == "linear_ramp":
+            x = _pad_ramp(x, axis, pair, ends[axis])
+        elif mode in ("maximum", "mean", "median", "minimum"):
+            x = _pad_statistic(x, axis, pair, lengths[axis], mode)
+        elif options["reflect_type"] == "odd" and mode in ("reflect", "symmetric"):
+            x = _pad_odd(x, axis, pair, mode)
+        else:
+            x = _pad_taken(x, axis, pair, mode, options)
+    return x
+
+
+def _pad_taken(x: Any, axis: int, pair: tuple[int, int], mode: str, options: dict[str, Any]) -> Any:
+    """Modes in which the border repeats elements."""
     from fxgrad.numpy.selection import take
 
-    for axis, (before, after) in enumerate(widths):
-        if before or after:
-            if not x.shape[axis]:
-                raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
-            plain: Any = np.pad
-            x = take(x, plain(np.arange(x.shape[axis]), (before, after), mode=mode), axis=axis)
+    plain: Any = np.pad
+    options = options if mode in ("reflect", "symmetric") else {}
+    return take(x, plain(np.arange(x.shape[axis]), pair, mode=mode, **options), axis=axis)
+
+
+def _pad_odd(x: Any, axis: int, pair: tuple[int, int], mode: str) -> Any:
+    """The border reflected through the outermost element as well: 2*edge - mirrored, as often as it takes."""
+    from fxgrad.numpy.elementwise import multiply, subtract
+
+    before, after = pair
+    skip = 1 if mode == "reflect" else 0
+    if x.shape[axis] == 1 and skip:
+        return _pad_taken(x, axis, pair, "edge", {})
+    while before > 0 or after > 0:
+        n = x.shape[axis]
+        low, high = min(before, n - skip), min(after, n - skip)
+        first, last = cut_along(x, axis, 0, 1), cut_along(x, axis, n - 1, n)
+        left = subtract(multiply(2, first), flip(cut_along(x, axis, skip, skip + low), axis))
+        right = subtract(multiply(2, last), flip(cut_along(x, axis, n - skip - high, n - skip), axis))
+        x = concatenate([left, x, right], axis)
+        before, after = before - low, after - high
+    return x
+
+
+def _pad_ramp(x: Any, axis: int, pair: tuple[int, int], ends: tuple[Any, Any]) -> Any:
+    """Borders that go from an end value to the edge in equal steps."""
+    from fxgrad.numpy.creation import astype, linspace
+
+    n = x.shape[axis]
+    parts = [x]
+    for count, end, front in ((pair[0], ends[0], True), (pair[1], ends[1], False)):
+        edge = cut_along(x, axis, 0, 1) if front else cut_along(x, axis, n - 1, n)
+        edge = reshaped(edge, x.shape[:axis] + x.shape[axis + 1 :])
+        ramp = linspace(end, edge, count, endpoint=False, axis=axis)
+        if x.dtype.kind in "iu":
+            from fxgrad.numpy.elementwise import floor
+
+            ramp = floor(ramp)
+        ramp = astype(ramp, x.dtype)
+        parts = [ramp, *parts] if front else [*parts, flip(ramp, axis)]
+    return concatenate(parts, axis)
+
+
+def _pad_statistic(x: Any, axis: int, pair: tuple[int, int], lengths: tuple[Any, Any], mode: str) -> Any:
+    """Borders of one value for each vector: a statistic of its first or last elements."""
+    from fxgrad.numpy import elementwise, quantiles, reductions
+    from fxgrad.numpy.creation import astype
+
+    n = x.shape[axis]
+    functions: dict[str, Any] = {
+        "maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean, "median": quantiles.median
+    }  # fmt: skip
+    parts = [x]
+    for count, length, front in ((pair[0], lengths[0], True), (pair[1], lengths[1], False)):
+        m = n if length is None else min(static_int(length), n)
+        if m < 0:
+            raise ValueError("index can't contain negative values")
+        if m == 0 and mode in ("maximum", "minimum"):
+            raise ValueError("stat_length of 0 yields no value for padding")
+        value = functions[mode](cut_along(x, axis, 0, m) if front else cut_along(x, axis, n - m, n), axis=axis, keepdims=True)
+        if x.dtype.kind in "iu" and mode in ("mean", "median"):
+            value = elementwise.rint(value)
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        border = broadcast_to(astype(tensor(value), x.dtype), shape)
+        parts = [border, *parts] if front else [*parts, border]
+    return concatenate(parts, axis)
+
+
+def _pad_by(x: Any, widths: list[tuple[int, int]], function: Any, options: dict[str, Any]) -> Any:
+    """Borders filled by a function of vectors, which NumPy has change them in place; here it may also answer the new one."""
+    from fxgrad.numpy.functional import apply_along_axis
+
+    x = _pad_constant(x, widths, 0)
+    for axis, pair in enumerate(widths):
+
+        def filled(vector: Any, pair: Any = pair, axis: int = axis) -> Any:
+            vector = vector if type(vector) is Tracer else np.array(vector)
+            answer = function(vector, pair, axis, options)
+            return vector if answer is None else answer
+
+        x = apply_along_axis(filled, axis, x)
     return x
 
 

@@ -23,6 +23,7 @@ from fxgrad.numpy.core import (
 from fxgrad.numpy.indexing import check_bounds, known_mask, place_axes
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import index as ix
+from fxgrad.primitives import reduce as r
 from fxgrad.primitives import shape as s
 from fxgrad.trace.tracer import Tracer
 
@@ -115,22 +116,62 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     return ix.gather(x, *grid, axes=tuple(range(x.ndim)))
 
 
-def nonzero(a: Any) -> tuple:
-    """Plain index arrays of the elements that are not zero, as numpy.nonzero; the values must be known (not under jit)."""
+def first_places(mask: Any, size: int) -> tuple[Any, Any]:
+    """The first `size` positions at which a vector is true, its length where there are no more; and how many there are.
+
+    The values need not be known.
+    """
+    from fxgrad.numpy.sorting import argsort
+
+    n = mask.shape[0]
+    count = r.sum_(e.convert(mask, dtype=np.dtype(np.int64)), axes=(0,))
+    order = argsort(e.not_(mask))  # stable, so the true ones come first in order
+    held = min(size, n)
+    places = r.cut(order, 0, 0, held)
+    places = ew.where(ew.less(iota((held,)), count), places, n)
+    return r.pad_axis(places, np.int64(n), 0, 0, size - held), count
+
+
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple:
+    """Index arrays of the elements that are not zero, as numpy.nonzero; the values must be known, so not under jit.
+
+    With `size`, as in JAX, they need not be: the first `size` indices are answered, then `fill_value` (default 0), one for all
+    axes or a tuple.
+    """
     x = operand(a)
     if np.ndim(x) == 0 and type(x) is not Tracer:
         return np.nonzero(x)  # NumPy's error
-    return np.nonzero(known_mask(x))
+    if size is None:
+        return np.nonzero(known_mask(x))
+    x = tensor(x)
+    if not x.ndim:
+        raise ValueError("Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() instead.")
+    places, count = first_places(ew.truth(s.reshape(x, shape=(x.size,))), size)
+    there = ew.less(iota((size,)), count)
+    fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * x.ndim
+    out: list[Any] = []
+    rest = ew.where(there, places, 0)
+    for n, fill in zip(x.shape[::-1], fills[::-1], strict=True):
+        out.append(ew.where(there, ew.remainder(rest, max(n, 1)), as_dtype(operand(fill), np.dtype(np.int64))))
+        rest = ew.floor_divide(rest, max(n, 1))
+    return tuple(out[::-1])
 
 
-def flatnonzero(a: Any) -> Any:
-    """Plain indices of the elements of the flattened array that are not zero, as numpy.flatnonzero; values must be known."""
-    return np.flatnonzero(known_mask(operand(a)))
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Indices of the elements of the flattened array that are not zero, as numpy.flatnonzero; `size` as in nonzero."""
+    x = operand(a)
+    if size is None:
+        return np.flatnonzero(known_mask(x))
+    x = tensor(x)
+    return nonzero(s.reshape(x, shape=(x.size,)), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a: Any) -> Any:
-    """Plain indices of the elements that are not zero, one a row, as numpy.argwhere; values must be known."""
-    return np.argwhere(known_mask(operand(a)))
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Indices of the elements that are not zero, one a row, as numpy.argwhere; `size` as in nonzero."""
+    from fxgrad.numpy.manipulation import stack
+
+    x = operand(a)
+    return np.argwhere(known_mask(x)) if size is None else stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
 
 
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
@@ -191,18 +232,39 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """Element by element, the choice that `a` numbers, as numpy.choose."""
     from fxgrad.numpy.manipulation import broadcast_arrays, stack
 
+    refuse_out("choose", out)
     i = tensor(a)
+    if i.dtype.kind not in "iub":
+        raise TypeError(f"Cannot cast array data from {i.dtype!r} to dtype('int64') according to the rule 'safe'")
+    i = as_dtype(i, np.dtype(np.int64))
     i, *options = broadcast_arrays(i, *choices)
-    if mode != "raise":
-        i = ew.remainder(i, len(options)) if mode == "wrap" else ew.clip(i, 0, len(options) - 1)
-    y = take_along_axis(stack(options), i[None], axis=0)
-    return y[0]
+    n = len(options)
+    if mode == "wrap":
+        i = ew.remainder(i, n)
+    elif mode == "clip":
+        i = ew.clip(i, 0, n - 1)
+    elif mode == "raise":
+        i = ix.within(i, n=n, what="invalid entry in choice array: {i}, of {n} choices")
+    else:
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
+    return take_along_axis(stack(options), i[None], axis=0)[0]
+
+
+def _is_one_condition(condlist: Any, x: Any) -> bool:
+    """Whether a list of conditions is one condition instead, by NumPy's rule."""
+    if np.ndim(condlist) == 0 if hasattr(condlist, "ndim") else not isinstance(condlist, (list, tuple)):
+        return True
+    first = condlist[0]
+    arrays = isinstance(first, (list, np.ndarray)) or (type(first) is Tracer and first.ndim > 0)
+    return x.ndim > 0 and not arrays
 
 
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     """A function defined piece by piece, as numpy.piecewise; every piece is evaluated everywhere and selected from."""
     x = tensor(x)
-    conditions = list(condlist) if isinstance(condlist, (list, tuple)) else [condlist]
+    if _is_one_condition(condlist, x):
+        condlist = [condlist]
+    conditions = [ew.truth(tensor(c)) for c in condlist]
     pieces = list(funclist)
     if len(pieces) == len(conditions) + 1:
         default = pieces.pop()

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
-from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, refuse_out, tensor
-from fxgrad.numpy.reductions import NONE, keep
+from fxgrad.numpy.core import as_dtype, canonical_axis, tensor
 from fxgrad.numpy.selection import take, take_along_axis
 from fxgrad.primitives import elementwise as e
-from fxgrad.primitives import reduce as r
 from fxgrad.primitives import shape as s
 from fxgrad.primitives import sort as p
+from fxgrad.trace.tracer import Tracer
 
-__all__ = ["argsort", "digitize", "median", "nanmedian", "percentile", "quantile", "searchsorted", "sort"]
+__all__ = ["argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort", "sort_complex"]
 
 
 def argsort(
@@ -52,6 +49,62 @@ def sort(
     return take_along_axis(x, argsort(x, axis, descending=descending), axis)
 
 
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """The indices that sort by several keys, the last one first, as numpy.lexsort; keys are rows of an array or a sequence."""
+    rows = list(keys) if isinstance(keys, (tuple, list)) else list(tensor(keys))
+    if not rows:
+        raise TypeError("need sequence of keys with len > 0 in lexsort")
+    rows = [tensor(k) for k in rows]
+    if any(k.shape != rows[0].shape for k in rows):
+        raise ValueError("all keys need to be the same shape")
+    if not rows[0].ndim:
+        return np.int64(0) if type(rows[0]) is not Tracer else s.broadcast(np.int64(0), shape=(), dims=())
+    axis = canonical_axis(axis, rows[0].ndim)
+    order = argsort(rows[0], axis)
+    for key in rows[1:]:
+        order = take_along_axis(order, argsort(take_along_axis(key, order, axis), axis), axis)
+    return order
+
+
+def _kth(name: str, kth: Any, n: int) -> None:
+    """Complain of a position that is not one."""
+    for k in np.atleast_1d(np.asarray(kth)).ravel():
+        if not isinstance(k, np.integer):
+            raise TypeError("Partition index must be integer")
+        if not -n <= k < n:
+            raise ValueError(f"kth(={int(k) + n if k < 0 else int(k)}) out of bounds ({n})")
+
+
+def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
+    """Indices that bring the elements at positions `kth` into sorted position, as numpy.argpartition.
+
+    NumPy leaves open in which order the others come. Here it is that of argsort: one order, on every machine.
+    """
+    x, axis = _line(a, axis)
+    if x.ndim:
+        _kth("argpartition", kth, x.shape[axis])
+    return argsort(x, axis)
+
+
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
+    """`a` with the elements at positions `kth` in sorted position, smaller ones in front of them, as numpy.partition.
+
+    NumPy leaves open in which order the others come. Here they are sorted: one order, on every machine.
+    """
+    x, axis = _line(a, axis)
+    if x.ndim:
+        _kth("partition", kth, x.shape[axis])
+    return sort(x, axis)
+
+
+def sort_complex(a: Any) -> Any:
+    """`a` as complex numbers, sorted along the last axis by real, then by imaginary part, as numpy.sort_complex."""
+    x = sort(a, -1)
+    if x.dtype.kind == "c":
+        return x
+    return as_dtype(x, np.dtype(np.complex64 if x.dtype.char in "bhBH" else np.complex128))
+
+
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """Where `v` would have to be inserted into the sorted vector `a`, as numpy.searchsorted."""
     if side not in ("left", "right"):
@@ -78,149 +131,3 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if isinstance(down, np.generic) and not down:
         return rising
     return ew.where(down, ew.subtract(n, searchsorted(s.reverse(edges, axes=(0,)), x, "right" if right else "left")), rising)
-
-
-def _rows(a: Any, axis: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """a with the reduced axes merged into a last one; its shape, and the axes."""
-    x = tensor(a)
-    if x.dtype.kind in "biu":
-        x = e.convert(x, dtype=np.dtype(float))
-    axes = canonical_axes(axis, x.ndim)
-    return s.merge_axes_last(x, axes) if x.ndim else s.reshape(x, shape=(1,)), x.shape, axes
-
-
-def _any_nan(x: Any) -> Any:
-    """Whether a row has a NaN."""
-    return r.any_(e.ne(x, x), axes=(x.ndim - 1,))
-
-
-_LINEAR = ("linear", "lower", "higher", "midpoint", "nearest")
-
-
-def quantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
-    """Quantiles over axes, as numpy.quantile, with method linear, lower, higher, midpoint or nearest; NaN if there is one.
-
-    `q` is known (a number or a plain array); the derivative goes to the elements between which the quantile lies.
-    """
-    refuse_out("quantile", out)
-    if method not in _LINEAR or weights is not None:
-        raise errors.UnsupportedError(
-            f"np.quantile(..., method={method!r}{', weights=...' if weights is not None else ''}) is not supported",
-            why=f"The methods are {', '.join(_LINEAR)}, without weights.",
-            fix='Use a method that is there, such as the default "linear", without weights.',
-        )
-    q = operand(q)
-    points = np.asarray(
-        q._known("the fraction of a quantile", "Give q as a plain number or array.") if hasattr(q, "_known") else q, dtype=float
-    )
-    if points.size and not (points.min() >= 0 and points.max() <= 1):
-        raise ValueError("Quantiles must be in the range [0, 1]")
-    if tensor(a).dtype.kind == "b":
-        raise TypeError("numpy boolean subtract, the `-` operator, is not supported, so booleans have no quantiles")
-    x, shape, axes = _rows(a, axis)
-    n = x.shape[-1]
-    if not n:
-        raise IndexError(f"index -1 is out of bounds for axis 0 with size {n}")
-    ordered = sort(x, -1)
-    parts = [_quantile_at(ordered, n, float(t), method) for t in points.ravel()]
-    bad = _any_nan(x)
-    parts = [e.select(bad, y.dtype.type(math.nan), y) for y in parts]
-    parts = [keep(y, shape, axes, keepdims) for y in parts]
-    if not points.ndim:
-        return parts[0]
-    from fxgrad.numpy.manipulation import reshape, stack
-
-    y = stack(parts)
-    return reshape(y, (*points.shape, *y.shape[1:]))
-
-
-def _quantile_at(ordered: Any, n: int, q: float, method: str) -> Any:
-    at = (n - 1) * q
-    low = math.floor(at)
-    high, fraction = min(low + 1, n - 1), at - low
-    if method == "nearest":
-        low = high = int(np.rint(at))
-    elif method in ("lower", "higher"):
-        low = high = low if method == "lower" or fraction == 0 else high
-    elif method == "midpoint":
-        fraction = 0.5 if fraction else 0.0
-    below = take(ordered, low, axis=-1)
-    if low == high or fraction == 0:
-        return below
-    above = take(ordered, high, axis=-1)
-    # weighted, not below + t*(above - below): infinities next to each other stay
-    t = below.dtype.type(fraction)
-    gap = e.sub(above, below)
-    near = e.add(below, e.mul(gap, t)) if fraction < 0.5 else e.sub(above, e.mul(gap, below.dtype.type(1 - fraction)))
-    return e.select(e.eq(above, below), e.add(e.mul(below, below.dtype.type(0.5)), e.mul(above, below.dtype.type(0.5))), near)
-
-
-def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
-    """Percentiles over axes, as numpy.percentile; see quantile."""
-    points = operand(q)
-    return quantile(
-        a,
-        ew.divide(points, 100) if hasattr(points, "_known") else np.asarray(points) / 100,
-        axis,
-        out,
-        overwrite_input,
-        method,
-        keepdims,
-        weights=weights,
-    )
-
-
-def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
-    """Median over axes, as numpy.median; the derivative goes to the middle element, or half to each of the two."""
-    refuse_out("median", out)
-    x, shape, axes = _rows(a, axis)
-    n = x.shape[-1]
-    if not n:
-        from fxgrad.numpy.reductions import mean
-
-        return keep(mean(x, -1), shape, axes, keepdims)
-    ordered = sort(x, -1)
-    y = take(ordered, n // 2, axis=-1)
-    if n % 2 == 0:
-        half = y.dtype.type(0.5)
-        y = e.add(e.mul(take(ordered, n // 2 - 1, axis=-1), half), e.mul(y, half))
-    y = e.select(_any_nan(x), y.dtype.type(math.nan), y)
-    return keep(y, shape, axes, keepdims)
-
-
-def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = NONE) -> Any:
-    """Median over axes of the elements that are not NaN, as numpy.nanmedian."""
-    from fxgrad.numpy.reductions import sum
-
-    refuse_out("nanmedian", out)
-    x, shape, axes = _rows(a, axis)
-    if not x.shape[-1]:
-        return median(a, axis, keepdims=keepdims is True)
-    ordered = sort(x, -1)  # NaN last
-    count = sum(e.eq(x, x), -1)
-    low, high = ew.floor_divide(ew.subtract(count, 1), 2), ew.floor_divide(count, 2)
-    n = x.shape[-1]
-    pick = lambda i: take_along_axis(ordered, ew.clip(i, 0, n - 1)[..., None], -1)[..., 0]  # noqa: E731
-    half = x.dtype.type(0.5)
-    y = e.add(e.mul(pick(low), half), e.mul(pick(high), half))
-    return keep(y, shape, axes, keepdims)

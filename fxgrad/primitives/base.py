@@ -15,7 +15,8 @@ the program being built. The fields:
     split(eqn, unknown) -> (known eqns, later eqn, later outputs)       partial evaluation of an equation that carries a program
 
 `kind` tells the compiler how the operation may be lowered: "map" and "reduce" have kernel bodies and fuse, "view" rearranges
-without arithmetic, "host" is a NumPy call, "call" carries programs, "expand" is replaced by its definition.
+without arithmetic, "host" is a NumPy call, "call" carries programs, "control" runs them conditionally or repeatedly, "expand" is
+replaced by its definition.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.ir.types import Aval, Var, aval_of
+from fxgrad.ir.types import TAPE, Aval, Var, aval_of
 
 if TYPE_CHECKING:
     from fxgrad.ir.program import Eqn
@@ -97,7 +98,7 @@ class Primitive:
 
     def types(self, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
         """What `typ` answers, remembered: tracing asks for every equation."""
-        if self.kind == "call":  # whose parameters hold programs, which must not be kept alive here
+        if self.kind in ("call", "control"):  # whose parameters hold programs, which must not be kept alive here
             return self.typ(*avals, **params)
         key = (*avals, *params.items()) if params else tuple(avals)
         try:
@@ -189,6 +190,10 @@ def zeros(aval: Aval) -> Any:
     from fxgrad.primitives.shape import broadcast
     from fxgrad.trace.tracing import current_trace
 
+    if aval.dtype == TAPE:
+        from fxgrad.primitives.tape import no_tape
+
+        return no_tape(shape=aval.shape)
     zero = aval.dtype.type(0)
     if not aval.shape:
         return zero
@@ -202,13 +207,22 @@ def instantiate(tangent: Any, aval: Aval) -> Any:
 
 def add_tangents(terms: Sequence[Any]) -> Any:
     """Sum of tangents, in order; None if all are symbolic zeros."""
-    from fxgrad.primitives.elementwise import add
-
     total = None
     for t in terms:
         if t is not None:
-            total = t if total is None else add(total, t)
+            total = t if total is None else plus(total, t)
     return total
+
+
+def plus(a: Any, b: Any) -> Any:
+    """The sum of two tangents or cotangents, which may be tapes."""
+    from fxgrad.primitives.elementwise import add
+
+    if a.dtype == TAPE:
+        from fxgrad.primitives.tape import tape_add
+
+        return tape_add(a, b)
+    return add(a, b)
 
 
 def type_error(prim: str, avals: Sequence[Aval], why: str) -> errors.FxTypeError:
@@ -248,7 +262,10 @@ def _elementwise_typ(name: str, result: str, operands: str) -> Callable[..., lis
 
 
 def batch_elementwise(prim: Callable[[], Primitive]) -> Callable:
-    """Operands without the batch axis are broadcast along it. A scalar, which met any shape before, meets any shape still."""
+    """Operands without the batch axis are broadcast along it; a literal meets any shape.
+
+    A scalar variable does not: its cotangent, in the shape of the result, would not be summed to the scalar's.
+    """
 
     def rule(size: int, args: Sequence[Any], batched: Sequence[bool], **params: Any) -> tuple[list, list[bool]]:
         from fxgrad.primitives.shape import add_batch_axis, broadcast
@@ -260,7 +277,7 @@ def batch_elementwise(prim: Callable[[], Primitive]) -> Callable:
             if b:
                 together.append(a if len(s) == len(full) else broadcast(a, shape=full, dims=(0,)))
             else:
-                together.append(add_batch_axis(a, size) if s else a)
+                together.append(a if isinstance(a, np.generic) else add_batch_axis(a, size))
         return [prim()(*together, **params)], [True]
 
     return rule

@@ -16,7 +16,7 @@ from fxgrad.primitives.base import Doc, Primitive, add_tangents, register, type_
 from fxgrad.primitives.shape import inverse, transpose
 from fxgrad.runtime.matmul import matmul
 
-__all__ = ["dot", "free_axes", "has_product_kernel"]
+__all__ = ["as_matrices", "dot", "free_axes", "has_product_kernel"]
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -101,7 +101,7 @@ def _dot_numpy(x: Any, y: Any, *, contract: Pair, batch: Pair, strong: int | Non
     dtype = x.dtype
     if dtype == np.float16:
         x, y = x.astype(np.float32), y.astype(np.float32)
-    x_order, a_shape, y_order, b_shape, shape = _as_matrices(x.shape, y.shape, contract, batch)
+    x_order, a_shape, y_order, b_shape, shape = as_matrices(x.shape, y.shape, contract, batch)
     a = (x if x_order is None else x.transpose(x_order)).reshape(a_shape)
     b = (y if y_order is None else y.transpose(y_order)).reshape(b_shape)
     if has_product_kernel(a.dtype):
@@ -115,7 +115,7 @@ def _dot_numpy(x: Any, y: Any, *, contract: Pair, batch: Pair, strong: int | Non
 
 
 @lru_cache(maxsize=4096)
-def _as_matrices(x: tuple[int, ...], y: tuple[int, ...], contract: Pair, batch: Pair) -> tuple:
+def as_matrices(x: tuple[int, ...], y: tuple[int, ...], contract: Pair, batch: Pair) -> tuple:
     """How operands of these shapes are batches of matrices: the order of their axes (None: as it is), then their shapes."""
     x_free, y_free = free_axes(len(x), contract[0], batch[0]), free_axes(len(y), contract[1], batch[1])
     orders = (*batch[0], *x_free, *contract[0]), (*batch[1], *contract[1], *y_free)

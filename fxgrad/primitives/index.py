@@ -216,3 +216,34 @@ scatter = register(
         numpy=_scatter_numpy,
     )
 )
+
+
+def _within_numpy(i: Any, *, n: int, what: str) -> Any:
+    i = np.asarray(i)
+    wrong = i[(i < 0) | (i >= n)]
+    if wrong.size:
+        raise errors.FxValueError(
+            what.format(i=int(wrong[0]), n=n),
+            why="Indices are 0 or more, and less than the size.",
+            fix="Check them first, or bring them into range with np.clip(i, 0, n - 1).",
+        )
+    return i
+
+
+def _within_typ(i: Aval, *, n: int, what: str) -> list[Aval]:
+    if i.dtype.kind not in "iu":
+        raise type_error("within", (i,), "It takes integers.")
+    return [i]
+
+
+within = register(
+    Primitive(
+        "within",
+        "host",
+        _within_typ,
+        Doc("i itself; a ValueError if one is negative or reaches n", "none: integers"),
+        jvp=lambda primals, tangents, **params: ([within(*primals, **params)], [None]),
+        batch=lambda size, args, batched, **params: ([within(args[0], **params)], [True]),
+        numpy=_within_numpy,
+    )
+)

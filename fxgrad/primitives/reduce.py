@@ -400,3 +400,35 @@ logsumexp = register(
         expand=_logsumexp_expand,
     )
 )
+
+# ---- softmax ---------------------------------------------------------------------------------------------------------
+
+
+def _softmax_expand(x: Any, *, axes: Axes) -> list:
+    """exp(x - max)/sum(exp(x - max)); entries of -inf are 0, and a row of nothing else is 0/0."""
+    zero = x.dtype.type(0)
+    low = eq(x, x.dtype.type(-np.inf))
+    shifted = sub(select(low, zero, x), spread(max_(x, axes=axes), x.shape, axes))
+    terms = select(low, zero, exp(shifted))
+    return [div(terms, spread(sum_(terms, axes=axes), x.shape, axes))]
+
+
+def _softmax_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) -> tuple[list, list]:
+    """y*(t - sum(y*t)): one division an element, where the derivative of the quotient has two."""
+    x, t = primals[0], tangents[0]
+    y = softmax(x, axes=axes)
+    along = spread(sum_(lin_mul(t, y), axes=axes), x.shape, axes)
+    return [y], [lin_mul(sub(t, along), y)]
+
+
+softmax = register(
+    Primitive(
+        "softmax",
+        "expand",
+        lambda x, *, axes: [x],
+        Doc("exp(x)/sum(exp(x)) over axes", "y * (g - sum(y*g))", "Bridle (1990)"),
+        jvp=_softmax_jvp,
+        batch=lambda size, args, batched, *, axes: ([softmax(args[0], axes=tuple(a + 1 for a in axes))], [True]),
+        expand=_softmax_expand,
+    )
+)

@@ -151,6 +151,9 @@ def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Cal
         return _from_program(EagerPlan(trace_expansion(prim, avals, params)).run, len(outs))
     if prim.kind == "call":
         return _from_program(_call_runner(prim, params["program"]), len(outs))
+    if prim.kind == "control":
+        run = _from_numpy(prim, params)
+        return _from_program(lambda arrays: run(*arrays), len(outs))
     raise ValueError(f"primitive '{prim.name}' has unknown kind '{prim.kind}'")
 
 

@@ -48,12 +48,12 @@ from fxgrad.runtime.table import (
     EXPECTED,
     EXTENT,
     FINISHED,
+    FIRST_MOVE,
     FIRST_POINTER,
     FIRST_STATUS,
     FLAGS,
     GRAIN,
     HEADER_WORDS,
-    INCREASE,
     JOB_CHUNK,
     JOB_END,
     JOB_POINTERS,
@@ -64,6 +64,9 @@ from fxgrad.runtime.table import (
     LAUNCH_WORDS,
     LAUNCHES,
     LENGTH,
+    MASK,
+    MOVE_WORDS,
+    MOVES,
     MUTEX,
     NONE,
     OFFSET,
@@ -76,6 +79,7 @@ from fxgrad.runtime.table import (
     POINTERS,
     POSITION_BITS,
     RELEASE,
+    REPEAT,
     ROWS,
     SCALE,
     SCRATCH,
@@ -101,9 +105,9 @@ from fxgrad.runtime.table import (
     UNIT,
     UNITS,
     UNLESS,
-    UNLESS_BELOW,
     VALUE,
     WAITING,
+    WIDTH,
     WORK,
 )  # fmt: skip
 
@@ -121,8 +125,9 @@ make_mutex, make_condition = external("pthread_mutex_init", (N, N), I), external
 clock_gettime = external("clock_gettime", (I, N), I)
 copy_bytes = external("memcpy", (N, N, N), N)
 
-MASK, GENERATIONS = (1 << CHUNK_BITS) - 1, (1 << 23) - 1
+LOW, GENERATIONS = (1 << CHUNK_BITS) - 1, (1 << 23) - 1
 CHUNKS_A_THREAD, CHUNKS_ALONE = 4, 64
+SMALL_STEPS = 64  # steps without much work after which the clock is looked at, which takes as long as one of them
 
 HEAD = 16  # a Python object begins with its reference count and its type
 DATA, RANK, SHAPE, DTYPE, ARRAY_FLAGS = HEAD, HEAD + 8, HEAD + 16, HEAD + 40, HEAD + 48
@@ -211,7 +216,7 @@ def run_chunk(step, pointers, lo, hi):
 def draw(team):
     """Run one chunk of the current job, if there is one left; its ticket."""
     ticket = add(team, TICKET, 1)
-    i, total = ticket & MASK, ticket >> CHUNK_BITS & MASK
+    i, total = ticket & LOW, ticket >> CHUNK_BITS & LOW
     if i < total:
         lo = field(team, JOB_START) + i * field(team, JOB_CHUNK)
         hi = min(lo + field(team, JOB_CHUNK), field(team, JOB_END))
@@ -265,7 +270,7 @@ def work(team):
             sleep(team, finished)
             continue
         ticket = draw(team)
-        if ticket & MASK >= ticket >> CHUNK_BITS & MASK:
+        if ticket & LOW >= ticket >> CHUNK_BITS & LOW:
             finished = ticket >> CHUNK_BITS
 
 
@@ -315,10 +320,10 @@ def run_together(team, step, pointers, start, deadline):
     wake(team, min(total, field(settings, THREADS)) - 1)
     while True:
         ticket = draw(team)
-        if ticket & MASK >= total:
+        if ticket & LOW >= total:
             break
         if deadline != 0 and nanoseconds(settings, clock) > deadline:
-            total = min(total, add(team, TICKET, total) & MASK)  # nobody draws the rest
+            total = min(total, add(team, TICKET, total) & LOW)  # nobody draws the rest
             break
     wait_until_done(team, total)
     return min(start + total * chunk, extent)
@@ -328,10 +333,12 @@ def run_together(team, step, pointers, start, deadline):
 def run_alone(settings, step, pointers, start, deadline):
     """A step by this thread, like `run_together`."""
     extent, grain, clock = field(step, EXTENT), field(step, GRAIN), stack(2)
-    if grain == 0 or deadline == 0 or extent - start < 2 * grain:
+    if grain == 0 or deadline == 0 or extent - start < 2 * abs(grain):
         run_chunk(step, pointers, start, extent)
         return extent
-    chunk = max((extent + CHUNKS_ALONE - 1) // CHUNKS_ALONE + grain - 1, grain) // grain * grain
+    chunk = -grain
+    if grain > 0:
+        chunk = max((extent + CHUNKS_ALONE - 1) // CHUNKS_ALONE + grain - 1, grain) // grain * grain
     while start < extent:
         end = min(start + chunk, extent)
         run_chunk(step, pointers, start, end)
@@ -346,37 +353,49 @@ def run_alone(settings, step, pointers, start, deadline):
 
 @routine(inline=True)
 def address(operand, slots, last, program):
-    """Where an operand lies: [slot (-1: no slot, the offset is an address), offset, counter (-1: none), stride].
+    """Where an operand lies: [slot (-1: no slot, the offset is an address), offset, number of moves, the first of them].
 
-    A counter is a word at this offset in the last slot; it moves the operand by `stride` a turn of its loop.
+    A move is [offset of a word in the last slot, stride, mask]; it moves the operand by the masked word times the stride.
     """
-    slot, place = field(operand, SLOT), field(operand, OFFSET)
+    slot, place, moves = field(operand, SLOT), field(operand, OFFSET), field(operand, MOVES)
     if slot >= 0:
         place += field(slots, slot)
-    counter = field(operand, COUNTER)
-    if counter >= 0:
-        place += word(field(slots, last) + counter) * field(operand, STRIDE)
+    if moves > 0:
+        move, words = nth(program, field(operand, FIRST_MOVE)), field(slots, last)
+        for _ in range(moves):
+            place += (word(words + field(move, COUNTER)) & field(move, MASK)) * field(move, STRIDE)
+            move = nth(move, MOVE_WORDS)
     return place
 
 
 @routine(inline=True)
-def jump(step, place, program, at, following):
+def integer(place, width):
+    """The signed integer of so many bytes: 8, 4 or 1."""
+    if width == 8:
+        return word(place)
+    if width == 4:
+        return half(place)
+    return byte(place)
+
+
+@routine(inline=True)
+def jump(step, place, program, following):
     """Which step follows a step of control, whose operand lies at `place`."""
     kind = word(step)
     target, value = field(step, TARGET), field(step, VALUE)
+    if kind == REPEAT:
+        turn = word(place) + 1
+        write(place, 0, turn)
+        return target if turn < value else following
     if kind == SET:
         write(place, 0, value)
-    elif kind == INCREASE:
-        write(place, 0, word(place) + value)
-    elif kind == JUMP:
+        return following
+    if kind == JUMP:
         return target
-    elif kind == UNLESS_BELOW:
-        return following if word(place) < value else target
-    elif kind == UNLESS:
+    if kind == UNLESS:
         return following if byte(place) != 0 else target
-    else:  # SWITCH: `value` targets from word `target` of the program on
-        return field(program, target + min(max(word(place), 0), value - 1))
-    return following
+    # SWITCH: `value` targets from word `target` of the program on
+    return field(program, target + min(max(integer(place, field(step, WIDTH)), 0), value - 1))
 
 
 @routine
@@ -391,15 +410,18 @@ def follow(program, slots, team, token, deadline):
         if token == 0:
             write(status, 0, 0)
     pointers = nth(scratch, 2)
+    small = count - count  # steps since the clock was looked at
     while at < count:
         step = nth(steps, STEP_WORDS * at)
         operands = nth(program, field(step, STEP_OPERANDS))
         for i in range(field(step, POINTERS)):
             write(pointers, i, address(nth(operands, OPERAND_WORDS * i), slots, last, program))
         if word(step) != PIPELINE:
-            at = jump(step, word(pointers), program, at, at + 1)
+            at = jump(step, word(pointers), program, at + 1)
+            small += 1
         else:
             extent, grain = field(step, EXTENT), field(step, GRAIN)
+            small += SMALL_STEPS if grain == 0 or 16 * (extent - position) >= grain else 1
             if team != 0 and grain > 0 and extent - position >= 2 * grain:
                 position = run_together(team, step, pointers, position, deadline)
             else:
@@ -409,8 +431,10 @@ def follow(program, slots, team, token, deadline):
             if position < extent:
                 return at << POSITION_BITS | position
             at, position = at + 1, 0
-        if deadline != 0 and at < count and nanoseconds(settings, scratch) > deadline:
-            return at << POSITION_BITS
+        if deadline != 0 and at < count and small >= SMALL_STEPS:
+            small = 0
+            if nanoseconds(settings, scratch) > deadline:
+                return at << POSITION_BITS
     return 0
 
 
@@ -487,7 +511,7 @@ def launch_checked(settings, kernel, plan, operands, expected):
         operand = nth(program, size + OPERAND_WORDS * i)
         write(operand, SLOT, i)
         write(operand, OFFSET, 0)
-        write(operand, COUNTER, -1)
+        write(operand, MOVES, 0)
     token = run(program, operands + TUPLE_ITEMS, 0)
     while token > 0:
         token = run(program, operands + TUPLE_ITEMS, token)
@@ -508,7 +532,7 @@ def control_team(team, stop):
         unlock(nth(team, MUTEX))
 
 
-# ---- two kernels that every program may use ----------------------------------------------------------------------------------
+# ---- three kernels that every program may use ----------------------------------------------------------------------------------
 
 
 @procedure
@@ -528,10 +552,19 @@ def copy_kernel(pointers, plan, lo, hi):
     copy_bytes(field(pointers, 1) + lo, word(pointers) + lo, hi - lo)
 
 
+@procedure
+def ramp_kernel(pointers, plan, lo, hi):
+    """Words lo to hi of memory become their own numbers."""
+    start = word(pointers)
+    for i in range(lo, hi):
+        write(start, i, i)
+
+
 EXPORTS = {
     "call": (call, ADDRESS),
     "fill_kernel": (fill_kernel, ADDRESS),
     "copy_kernel": (copy_kernel, ADDRESS),
+    "ramp_kernel": (ramp_kernel, ADDRESS),
     "launch_checked": (launch_checked, FUNCTION),
     "control_team": (control_team, WITHOUT_GIL),
     "work": (work, WITHOUT_GIL),

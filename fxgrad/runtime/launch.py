@@ -34,6 +34,7 @@ __all__ = [
     "fill_kernel",
     "launch",
     "launch_checked",
+    "ramp_kernel",
     "resume",
 ]
 
@@ -77,7 +78,7 @@ def _executor() -> dict[str, Any]:
 if not _layout_as_known():
     raise ImportError("fxgrad's executor reads NumPy arrays as 64-bit CPython lays them out; this interpreter does not")
 native = load_native("executor", _executor)
-fill_kernel, copy_kernel = native["fill_kernel"], native["copy_kernel"]
+fill_kernel, copy_kernel, ramp_kernel = native["fill_kernel"], native["copy_kernel"], native["ramp_kernel"]
 _launch = native["launch_checked"]
 team.get_num_threads()
 _settings = team.settings.ctypes.data

@@ -2,21 +2,21 @@
 
 A program is one int64 array, of which nothing points outside but the addresses of kernels and of constants:
 
-    header | steps | launches | operands | targets of switches | what arguments are expected | plans
+    header | steps | launches | operands | moves | targets of switches | what arguments are expected | plans
 
 The steps:
 
     pipeline      kernels run one after the other on the same rows, cut into chunks by rows
-    set, increase a word becomes, or grows by, a value
+    set           a word becomes a value
     jump          go to a step
-    unless_below  go to a step unless a word is below a value (a counted loop)
+    repeat        a word grows by one; go to a step while it is below a value (the end of a loop)
     unless        go to a step unless a byte is true (a loop while something holds)
-    switch        go to the step that a word selects (clamped)
+    switch        go to the step that an integer of 1, 4 or 8 bytes selects (clamped)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from fxgrad.ir.types import Aval
 
-__all__ = ["Operand", "Run", "Table", "expected_words"]
+__all__ = ["Move", "Operand", "Run", "Table", "expected_words"]
 
 # ---- words: of the settings, of a team, of a program's header, of a step -----------------------------------------------------
 
@@ -39,10 +39,11 @@ EXPECTED, OPERANDS, FLAGS, STEPS, COUNT, SCRATCH, STATUS, SETTINGS, HEADER_WORDS
 RELEASE, PARALLEL = 1, 2  # flags: worth giving up the GIL; worth several threads
 
 KIND, EXTENT, GRAIN, BLOCK, LAUNCHES, LENGTH, UNITS, UNIT, ROWS, STEP_OPERANDS, POINTERS, STEP_WORDS = range(12)
-TARGET, VALUE = 1, 2  # of steps of control, in place of extent and grain
-PIPELINE, SET, INCREASE, JUMP, UNLESS_BELOW, UNLESS, SWITCH = range(7)
+TARGET, VALUE, WIDTH = 1, 2, 3  # of steps of control, in place of extent, grain and block
+PIPELINE, SET, REPEAT, JUMP, UNLESS, SWITCH = range(6)
 KERNEL, PLAN, SCALE, FIRST_POINTER, LAUNCH_WORDS = range(5)
-SLOT, OFFSET, COUNTER, STRIDE, OPERAND_WORDS = range(5)
+SLOT, OFFSET, MOVES, FIRST_MOVE, OPERAND_WORDS = range(5)
+COUNTER, STRIDE, MASK, MOVE_WORDS = range(4)
 
 # ---- what a run answers ------------------------------------------------------------------------------------------------------
 
@@ -51,19 +52,29 @@ POSITION_BITS = 43  # of a token: (step, unit in the step)
 
 
 _MANY_STEPS = 64  # small ones take so long together that other threads should have the GIL
+ENDLESS = 1 << 62  # turns of a loop that something else ends
+
+
+class Move(NamedTuple):
+    """How a loop moves an operand: by `stride` bytes times a word, at the offset `counter` of the last slot, masked.
+
+    The mask is -1 for a slice of a stacked array, and 1 for what changes place with another at every turn.
+    """
+
+    counter: int
+    stride: int
+    mask: int = -1
 
 
 class Operand(NamedTuple):
     """Where data lies: `offset` bytes into a slot, an array given to the run; without a slot (-1) the offset is an address.
 
-    In a loop, `counter` is the offset of the loop's counter in the last slot, and `stride` moves the operand by so many bytes a
-    turn.
+    The loops around it move it further.
     """
 
     slot: int
     offset: int = 0
-    counter: int = -1
-    stride: int = 0
+    moves: tuple[Move, ...] = ()
 
 
 class Run(NamedTuple):
@@ -109,6 +120,7 @@ class Table:
         """Kernels on the same rows: units of the one numbered `lead` map to rows by `rows`, (units, unit, rows of a batch).
 
         `block` units at a time go through all kernels (0: a whole chunk), so that what one writes the next finds in cache.
+        A plan's grain below 0: units follow from one another, one thread does them in order, -grain at a time.
         """
         extent, grain = (int(n) for n in runs[lead].plan[:2])
         pointers = sum(len(r.operands) for r in runs)
@@ -117,7 +129,7 @@ class Table:
         self._operands += [x for r in runs for x in r.operands]
         if grain == 0 or extent >= grain:
             self._flags |= RELEASE
-        if grain and extent >= 2 * grain:
+        if grain > 0 and extent >= 2 * grain:
             self._flags |= PARALLEL
 
     def _control(self, kind: int, operand: Operand | None, target: int = 0, value: int = 0) -> list[int]:
@@ -137,27 +149,36 @@ class Table:
         """The steps added inside run `turns` times; `counter` is the offset in the last slot of a word that counts."""
         place = Operand(self.slots - 1, counter)
         self.set(place, 0)
+        skip = self._control(JUMP, None) if turns <= 0 else None
         head = len(self.steps)
-        test = self._control(UNLESS_BELOW, place, value=turns)
         yield
-        self._control(INCREASE, place, value=1)
-        self._control(JUMP, None, head)
-        test[TARGET] = len(self.steps)
+        self._control(REPEAT, place, head, turns)
+        if skip is not None:
+            skip[TARGET] = len(self.steps)
 
     @contextmanager
-    def loop_while(self, predicate: Operand) -> Iterator[None]:
-        """The steps added inside run as long as the byte `predicate` is true before them."""
+    def loop_while(self, predicate: Operand, counter: int, test: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """The steps added inside run as long as the byte `predicate` is true before them.
+
+        `test` adds the steps that find it; `counter` is the offset in the last slot of a word that counts the turns.
+        """
+        place = Operand(self.slots - 1, counter)
+        self.set(place, 0)
         head = len(self.steps)
-        test = self._control(UNLESS, predicate)
+        test()
+        leave = self._control(UNLESS, predicate)
         yield
-        self._control(JUMP, None, head)
-        test[TARGET] = len(self.steps)
+        self._control(REPEAT, place, head, ENDLESS)
+        leave[TARGET] = len(self.steps)
 
     @contextmanager
-    def branch(self, index: Operand, arms: int) -> Iterator[Iterator[int]]:
-        """One of several groups of steps, selected by the word `index`, clamped: `for arm in b: add its steps`."""
+    def branch(self, index: Operand, arms: int, width: int = 8) -> Iterator[Iterator[int]]:
+        """One of several groups of steps, selected by `index`, an integer of `width` bytes, clamped.
+
+        To be used as `for arm in b: add its steps`.
+        """
         start = len(self._targets)
-        self._control(SWITCH, index, start, arms)
+        self._control(SWITCH, index, start, arms)[WIDTH] = width
         self._targets += [0] * arms
         ends: list[list[int]] = []
 
@@ -176,7 +197,8 @@ class Table:
         steps = HEADER_WORDS
         launches = steps + STEP_WORDS * len(self.steps)
         operands = launches + LAUNCH_WORDS * len(self._runs)
-        targets = operands + OPERAND_WORDS * len(self._operands)
+        moves = operands + OPERAND_WORDS * len(self._operands)
+        targets = moves + MOVE_WORDS * sum(len(x.moves) for x in self._operands)
         expected = targets + len(self._targets)
         checks = expected_words(self.avals)
         plans = expected + len(checks)
@@ -194,8 +216,11 @@ class Table:
             words[steps + STEP_WORDS * i :][: len(row)] = row
         words[expected:plans] = checks
         words[targets:expected] = self._targets
-        if self._operands:
-            words[operands:targets] = np.array(self._operands, np.int64).reshape(-1)
+        for i, x in enumerate(self._operands):
+            words[operands + OPERAND_WORDS * i :][:OPERAND_WORDS] = x.slot, x.offset, len(x.moves), moves
+            for move in x.moves:
+                words[moves : moves + MOVE_WORDS] = move
+                moves += MOVE_WORDS
         self._write_runs(words, launches, plans)
         return words
 

@@ -12,8 +12,13 @@ from fxgrad.kernels.spec import lanes_of_reduction, reduction_block
 __all__ = ["reduce_tree"]
 
 
-def reduce_tree(combine: Callable[[Any, Any], Any], identity: np.generic, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Reduce `axes` in row-major order by the fixed tree of kernels/reduction.py; dtypes keep their own lane counts."""
+def reduce_tree(
+    combine: Callable[[Any, Any], Any], identity: np.generic, x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype | None = None
+) -> np.ndarray:
+    """Reduce `axes` in row-major order by the fixed tree of kernels/reduction.py; dtypes keep their own lane counts.
+
+    `dtype` is what the elements stand for, if not what they are.
+    """
     x = np.asarray(x)
     kept = [d for d in range(x.ndim) if d not in axes]
     shape = tuple(x.shape[d] for d in kept)
@@ -21,7 +26,7 @@ def reduce_tree(combine: Callable[[Any, Any], Any], identity: np.generic, x: np.
     if x.size == 0:
         return np.full(shape, identity, x.dtype)
     flat = np.transpose(x, (*kept, *axes)).reshape(*shape, n)
-    lanes, block = lanes_of_reduction(x.dtype), reduction_block(x.dtype)
+    lanes, block = lanes_of_reduction(dtype or x.dtype), reduction_block(dtype or x.dtype)
     total = np.full(shape, identity, x.dtype)
     for start in range(0, n, block):
         part = flat[..., start : start + block]

@@ -1,5 +1,5 @@
 """The parts of SciPy that differentiable code needs."""
 
-from fxgrad.scipy import special, stats
+from fxgrad.scipy import linalg, special, stats
 
-__all__ = ["special", "stats"]
+__all__ = ["linalg", "special", "stats"]

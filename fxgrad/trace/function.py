@@ -17,7 +17,7 @@ from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.runtime.caches import on_clear
 from fxgrad.trace.tracer import Tracer
-from fxgrad.trace.tracing import Trace, leaked
+from fxgrad.trace.tracing import Trace, present
 
 __all__ = ["Traced", "argument_names", "as_leaf", "as_leaves", "aval_of_leaf", "canonical", "name_of", "trace_function"]
 
@@ -50,9 +50,8 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
     """(the argument as tracer, array or NumPy scalar; whether it is weak, that is, came as a Python number)."""
     kind = type(x)
     if kind is Tracer:
-        if not x._trace.active:
-            raise leaked(x)
-        return x, x.weak
+        x = x if x._trace.active else present(x)
+        return Tracer(x._trace, x._var, x.weak), x.weak  # the handle may move on to another value
     if kind is np.ndarray and x.dtype.char in _DTYPE_CODES and x.dtype.isnative:
         return x, False
     if kind in _PYTHON_NUMBERS:

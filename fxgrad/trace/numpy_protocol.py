@@ -1,7 +1,7 @@
 """NumPy's dispatch: what `np.sum(x)` and `np.sin(x)` of plain NumPy do when x is traced.
 
-Functions are found by name in `fxgrad.numpy` and its submodules. What would write into a plain array raises: the array would not
-know of the trace.
+Functions are found by name in `fxgrad.numpy` and its submodules. What would write a traced value into a plain array raises: the
+array would not know of the trace.
 """
 
 from __future__ import annotations
@@ -16,47 +16,63 @@ from fxgrad import errors
 
 __all__ = ["call_function", "call_ufunc"]
 
-_WRITERS = {  # function -> how to write it instead
-    "copyto": "a = np.broadcast_to(v, a.shape) or np.where(mask, v, a)",
-    "put": "a = fx.asarray(a).at[i].set(v)",
-    "place": "a = np.where(mask, v, a)",
-    "putmask": "a = np.where(mask, v, a)",
-    "put_along_axis": "a = fx.asarray(a).at[...].set(v)",
-    "fill_diagonal": "a = np.where(np.eye(n, dtype=bool), v, a)",
-}
-
-
-def _refuse_write(what: str, fix: str) -> errors.MutationError:
-    return errors.MutationError(
-        f"{what} would write a traced value into a plain NumPy array",
-        why="The array would lose the connection to what is being differentiated or compiled.",
-        fix=fix,
-    )
-
-
 # ---- ufuncs ------------------------------------------------------------------------------------------------------------
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
     """`ufunc.method(*inputs, **kwargs)`, at least one of them traced."""
-    name = ufunc.__name__
-    out = kwargs.get("out")
-    if out is not None and any(o is not None for o in (out if isinstance(out, tuple) else (out,))):
-        in_place = method == "__call__" and any(o is i for o in out for i in inputs)
-        raise _refuse_write(
-            f"{'an in-place operation (np.' if in_place else 'np.'}{name}(..., out=...){')' if in_place else ''}",
-            "Write a = a + v instead of a += v; or start from fxgrad.numpy.zeros(...), np.zeros_like(x, shape=n), fx.asarray(a)."
-            if in_place
-            else f"Use the value it returns: y = np.{name}(...).",
-        )
-    if kwargs:
-        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
     if method == "at":
-        raise _refuse_write(f"np.{name}.at(a, i, v)", "Write a = fx.asarray(a).at[i].add(v) (or .multiply, .min, .max).")
+        from fxgrad.numpy.inplace import ufunc_at
+
+        return ufunc_at(ufunc, _ufunc_function(ufunc), *inputs)
     function = _ufunc_function(ufunc)
-    if method == "__call__":
-        return function(*inputs, **kwargs)
-    return _METHODS.get(method, _unsupported_method)(ufunc, function, inputs, kwargs)
+    out = kwargs.pop("out", None)
+    if out is not None:
+        out = out if isinstance(out, tuple) else (out,)
+        _check_out(ufunc, method, inputs, out)
+    if method != "__call__":
+        result = _METHODS.get(method, _unsupported_method)(ufunc, function, inputs, kwargs)
+    else:
+        where = kwargs.pop("where", True) if out is not None else True
+        result = function(*inputs, **kwargs)
+        if where is not True:
+            result = _selected(where, result, out)
+    if out is None:
+        return result
+    from fxgrad.trace.mutation import into
+
+    return into(out, result, f"np.{ufunc.__name__}(..., out=...)")
+
+
+def _check_out(ufunc: np.ufunc, method: str, inputs: tuple, out: tuple) -> None:
+    """Refuse to write into plain arrays, before anything is computed."""
+    from fxgrad.trace.mutation import refuse_plain
+    from fxgrad.trace.tracer import Tracer
+    from fxgrad.trace.tracing import current_trace
+
+    if all(o is None or type(o) is Tracer for o in out) or (current_trace() is None and Tracer not in map(type, inputs)):
+        return
+    name = ufunc.__name__
+    if method == "__call__" and any(o is i for o in out for i in inputs):
+        raise refuse_plain(
+            f"an in-place operation (np.{name}(..., out=...))",
+            "Write a = a + v instead of a += v; or start from fxgrad.numpy.zeros(...), np.zeros_like(x, shape=n), np.array(a) of "
+            "fxgrad.numpy, which can be written.",
+        )
+    raise refuse_plain(f"np.{name}(..., out=...)", f"Use the value it returns: y = np.{name}(...).")
+
+
+def _selected(where: Any, result: Any, out: tuple) -> Any:
+    """The result where a mask holds, else what is in `out`."""
+    import fxgrad.numpy as fnp
+
+    if len(out) != 1:
+        raise errors.UnsupportedError(
+            "where= of a function with several results is not supported for traced values",
+            why="It would have to choose for each of them.",
+            fix="Call it without where= and out=, and use np.where on each result.",
+        )
+    return fnp.where(where, result, out[0])
 
 
 @cache
@@ -80,10 +96,10 @@ def _ufunc_function(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _unsupported(spelling: str, name: str, available: Any) -> errors.UnsupportedError:
-    from fxgrad.numpy.missing import hint
+    from fxgrad.numpy.missing import hint, reason
 
     return errors.UnsupportedError(
-        f"{spelling}.{name} is not supported for traced values", why="fxgrad has no rule for it (yet).", fix=hint(name, available)
+        f"{spelling}.{name} is not supported for traced values", why=reason(name)[0], fix=hint(name, available)
     )
 
 
@@ -156,13 +172,7 @@ _METHODS: dict[str, Callable[..., Any]] = {"reduce": _reduce, "accumulate": _acc
 def call_function(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """`func(*args, **kwargs)`, one of whose relevant arguments is traced."""
     if kwargs:
-        from fxgrad.numpy.core import refuse_out
-
-        if func.__name__ not in _WRITERS:
-            refuse_out(func.__name__, kwargs.get("out"))
-        kwargs = {k: v for k, v in kwargs.items() if k not in ("like", "out")}
-    if func.__name__ in _WRITERS:
-        raise _write_error(func.__name__, args)
+        kwargs = {k: v for k, v in kwargs.items() if k != "like"}
     return _function(func)(*args, **kwargs)
 
 
@@ -182,29 +192,5 @@ def _function(func: Any) -> Callable[..., Any]:
     found = None if where is None else vars(where).get(name)
     if found is None:
         spelling = module if module.startswith("numpy.") else "np"
-        if name in _PLAIN:
-            return _PLAIN[name]
         raise _unsupported(spelling.replace("numpy.", "np."), name, vars(where or fnp))
     return found
-
-
-def _write_error(name: str, args: tuple) -> errors.MutationError:
-    if name == "copyto":
-        return _refuse_write(
-            "np.copyto (called by np.full, np.full_like and np.nan_to_num too)",
-            "Write np.full_like(x, v) or np.full(shape, v) of fxgrad.numpy, np.broadcast_to(v, shape), or np.where(mask, v, a).",
-        )
-    return _refuse_write(f"np.{name}", f"Write {_WRITERS[name]}.")
-
-
-_can_cast: Any = np.can_cast
-_PLAIN: dict[str, Callable[..., Any]] = {
-    "may_share_memory": lambda a, b, *rest: a is b,
-    "shares_memory": lambda a, b, *rest: a is b,
-    "array_repr": lambda a, *rest, **kw: repr(a),
-    "array_str": lambda a, *rest, **kw: str(a),
-    "array2string": lambda a, *rest, **kw: str(a),
-    "common_type": lambda *args: np.common_type(*[np.empty(0, a.dtype) for a in args]),
-    "min_scalar_type": lambda a: a.dtype,
-    "can_cast": lambda a, to, casting="safe": _can_cast(getattr(a, "dtype", a), to, casting),
-}

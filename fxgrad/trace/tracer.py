@@ -15,6 +15,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.ir.types import Aval, Var
+from fxgrad.trace.memory import Memory, View
 from fxgrad.trace.numpy_protocol import call_function, call_ufunc
 
 if TYPE_CHECKING:
@@ -43,13 +44,17 @@ def _named(name: str) -> Any:
 
 
 class Tracer:
-    """A traced array. `weak` marks one that came from a Python number, which leaves the other operand's dtype alone."""
+    """A traced array: a handle on a value of its trace, which a write moves on to another value (`trace/mutation.py`).
 
-    __slots__ = ("__weakref__", "_trace", "_var", "weak")
+    `weak` marks one that came from a Python number, which leaves the other operand's dtype alone.
+    """
+
+    __slots__ = ("__weakref__", "_place", "_trace", "_var", "weak")
     __array_priority__ = 1000
 
     def __init__(self, trace: Trace, var: Var, weak: bool = False):
         self._trace, self._var, self.weak = trace, var, weak
+        self._place: Memory | View | None = None  # what it shares memory with; None: a value that nothing was done to
 
     # -- what an array tells of itself
 
@@ -91,11 +96,21 @@ class Tracer:
 
     @property
     def flat(self) -> Any:
-        return iter(_library().ravel(self))
+        from fxgrad.numpy.inplace import Flat
+
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[:] = value
 
     @property
     def real(self) -> Any:
         return _library().real(self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
 
     @property
     def imag(self) -> Any:
@@ -125,10 +140,10 @@ class Tracer:
     # -- values, where they are known
 
     def _known(self, asked: str, fix: str) -> Any:
-        from fxgrad.trace.tracing import Unknown, leaked
+        from fxgrad.trace.tracing import Unknown, present
 
         if not self._trace.active:
-            raise leaked(self)
+            present(self)
         try:
             return self._trace.value(self._var)
         except Unknown as unknown:
@@ -170,6 +185,7 @@ class Tracer:
         """The value, provided that no derivative would be cut by taking it."""
         from fxgrad.trace.tracing import depends_on_differentiated
 
+        _refuse_assignment(self)
         if depends_on_differentiated(self):
             raise errors.NonDifferentiableError(
                 f"cannot use a traced {self.aval} as {asked}: it depends on what is being differentiated",
@@ -184,10 +200,10 @@ class Tracer:
 
     def __round__(self, ndigits: int | None = None) -> Any:
         """As NumPy's scalars: an int for round(x), if the value is known (it is constant between jumps), else np.round(x)."""
-        from fxgrad.trace.tracing import Unknown, leaked
+        from fxgrad.trace.tracing import Unknown, present
 
         if not self._trace.active:
-            raise leaked(self)
+            present(self)
         if ndigits is None and not self.shape:
             with suppress(Unknown):
                 return round(self._trace.value(self._var)[()])
@@ -208,6 +224,7 @@ class Tracer:
         return self.item() if not self.shape else [row.tolist() for row in self]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        _refuse_assignment(self)
         raise errors.ConcretizationError(
             f"cannot turn a traced {self.aval} into a plain NumPy array",
             why="NumPy asked for its elements (np.array, np.asarray, a list of traced values, or an assignment into a plain "
@@ -217,11 +234,12 @@ class Tracer:
         )
 
     def _text(self, known: Any) -> str:
-        from fxgrad.trace.tracing import Unknown
+        from fxgrad.trace.tracing import Unknown, present
 
         try:
-            value = self._trace.value(self._var) if self._trace.active else None
-        except Unknown:
+            x = self if self._trace.active else present(self)
+            value = x._trace.value(x._var)
+        except (Unknown, errors.LeakedTracerError):
             value = None
         return f"Traced<{self.aval}>" if value is None else known(value)
 
@@ -245,24 +263,65 @@ class Tracer:
     # -- indexing and in-place code
 
     def __getitem__(self, index: Any) -> Any:
-        return _library().getitem(self, index)
+        return _library().getitem(self, index, True)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise _mutation(self, "x[...] = v", "Write y = x.at[i].set(v); other forms are .add, .multiply, .min, .max.")
+        from fxgrad.numpy.at import setitem
 
-    def sort(self, *args: Any, **kwargs: Any) -> None:
-        raise _mutation(self, "x.sort()", "Write x = np.sort(x).")
+        setitem(self, index, value)
+
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> None:
+        """As numpy.ndarray.sort, in place."""
+        from fxgrad.trace.mutation import assign
+
+        assign(self, _library().sort(self, axis), "x.sort()")
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """As numpy.ndarray.partition, in place."""
+        from fxgrad.trace.mutation import assign
+
+        assign(self, _library().partition(self, kth, axis), "x.partition()")
 
     def fill(self, value: Any) -> None:
-        raise _mutation(self, "x.fill(v)", "Write x = np.full_like(x, v).")
+        """As numpy.ndarray.fill."""
+        from fxgrad.trace.mutation import assign
+
+        assign(self, value, "x.fill(v)")
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """As numpy.ndarray.put."""
+        _library().put(self, indices, values, mode)
+
+    def copy(self, order: str = "C") -> Any:
+        """As numpy.ndarray.copy: what is written to the copy does not show here."""
+        from fxgrad.trace.mutation import copied, in_memory, is_array
+
+        return in_memory(copied(self)) if is_array(self) else copied(self)
+
+    def flatten(self, order: str = "C") -> Any:
+        """As numpy.ndarray.flatten: a copy, as a vector."""
+        from fxgrad.trace.mutation import copied
+
+        return copied(_library().ravel(self, order))
+
+    def resize(self, *args: Any, **kwargs: Any) -> None:
+        raise errors.MutationError(
+            f"cannot resize a traced {self.aval} in place",
+            why="Views of it would lie outside the array.",
+            fix="Write y = np.resize(x, shape), which repeats elements where it needs more, or np.pad(x, (0, n)) for zeros.",
+        )
 
 
-def _mutation(x: Tracer, what: str, fix: str) -> errors.MutationError:
-    return errors.MutationError(
-        f"cannot change a traced {x.aval} in place ({what})",
-        why="A traced value stands for one immutable array; other names for it would not see the change.",
-        fix=fix,
-    )
+def _refuse_assignment(x: Tracer) -> None:
+    """Raise if the user's line is an assignment to an item, `a[i] = v`: a plain array asks for the numbers to keep."""
+    if errors.at_item_assignment():
+        from fxgrad.trace.mutation import refuse_plain
+
+        raise refuse_plain(
+            f"a[i] = v, where v or i is a traced {x.aval},",
+            "Make the array a traced one: np.zeros_like(x, shape=n), or np.zeros(n) and np.array(a) with "
+            "`import fxgrad.numpy as np`; or write y = fx.asarray(a).at[i].set(v).",
+        )
 
 
 def _operator(name: str, function: str, swapped: bool) -> Any:
@@ -292,9 +351,12 @@ def _three_arguments(x: Tracer) -> errors.FxTypeError:
 
 def _in_place(name: str, function: str, sign: str) -> Any:
     def method(self: Tracer, other: Any) -> Any:
-        if self.shape:
-            raise _mutation(self, f"x {sign}= v", f"Write x = x {sign} v.")
-        return getattr(self, f"__{name}__")(other)  # NumPy's scalars are immutable: this rebinds, as there
+        from fxgrad.trace.mutation import into, is_array
+
+        result = getattr(self, f"__{name}__")(other)
+        if result is NotImplemented or not is_array(self):
+            return result  # NumPy's scalars are immutable: this rebinds, as there
+        return into(self, result, f"x {sign}= v")
 
     return method
 
@@ -365,7 +427,6 @@ for _name in (
     "argsort",
     "astype",
     "clip",
-    "copy",
     "cumprod",
     "cumsum",
     "diagonal",
@@ -398,7 +459,6 @@ def _compress(self: Tracer, condition: Any, axis: int | None = None, out: Any = 
 
 
 setattr(Tracer, "compress", _compress)
-setattr(Tracer, "flatten", _method("ravel"))
 setattr(Tracer, "round", _method("round"))
 
 

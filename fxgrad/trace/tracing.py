@@ -8,7 +8,8 @@ Under `grad` and its kin the inputs of a trace are known, and asking a tracer fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,9 +21,23 @@ from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.primitives import base
 from fxgrad.primitives.base import Primitive
 from fxgrad.runtime.stale import glance, reachable
+from fxgrad.trace.memory import ARGUMENT, STALE, View
 from fxgrad.trace.tracer import Tracer
 
-__all__ = ["Trace", "Walk", "bind", "build", "current_trace", "inline", "paste", "replay", "trace_expansion"]
+__all__ = [
+    "Trace",
+    "Walk",
+    "bind",
+    "build",
+    "current_trace",
+    "identity",
+    "inline",
+    "paste",
+    "present",
+    "recording_in",
+    "replay",
+    "trace_expansion",
+]
 
 _current: ContextVar[Trace | None] = ContextVar("fxgrad_trace", default=None)
 
@@ -62,7 +77,7 @@ class Trace:
         self.eqns: list[Eqn] = []
         self.inputs: list[Var] = []
         self.captures: list[Any] = []  # arrays and outer tracers, in order of first use
-        self.captured: dict[int, Var] = {}  # id of a capture -> its variable; `captures` keeps it alive
+        self.captured: dict[int, Var] = {}  # `identity` of a capture -> its variable; `captures` keeps it alive
         self.marks: list[tuple[Any, Any]] = []  # captured arrays that may be written, and what they looked like
         self.values: dict[Var, Any] | None = {} if known else None
         self.differentiated: set[Var] = set()
@@ -89,7 +104,9 @@ class Trace:
             self.values[var] = value
             if isinstance(value, np.ndarray) and reachable(value):
                 self.marks.append((value, glance(value)))
-        return Tracer(self, var, weak)
+        tracer = Tracer(self, var, weak)
+        tracer._place = ARGUMENT
+        return tracer
 
     def atom(self, x: Any) -> Atom:
         """What an operand is called in this program: capturing it if need be."""
@@ -97,10 +114,12 @@ class Trace:
             if x._trace is self:
                 return x._var
             if not x._trace.active:
-                raise leaked(x)
+                x = present(x)
+                if x._trace is self:
+                    return x._var
         elif isinstance(x, np.generic):
             return Lit(x)
-        found = self.captured.get(id(x))
+        found = self.captured.get(identity(x))
         if found is not None:
             return found
         if not isinstance(x, (Tracer, np.ndarray)):
@@ -110,7 +129,9 @@ class Trace:
                 fix="Convert it with np.asarray, or call the function of fxgrad.numpy, which does.",
             )
         var = Var(x.aval if type(x) is Tracer else Aval(x.shape, x.dtype))
-        self.captured[id(x)] = var
+        self.captured[identity(x)] = var
+        if type(x) is Tracer:
+            x = Tracer(x._trace, x._var)  # the handle may move on to another value
         self.captures.append(x)
         if isinstance(x, np.ndarray) and reachable(x):
             self.marks.append((x, glance(x)))
@@ -136,7 +157,7 @@ class Trace:
         for x, mark in self.marks:
             if glance(x) != mark:
                 raise self._changed(x)
-        leading = [self.captured[id(x)] for x in self.captures]
+        leading = [self.captured[identity(x)] for x in self.captures]
         return Program(leading + self.inputs, self.eqns, atoms, (), self.name), list(self.captures)
 
     def _changed(self, x: Any) -> errors.StaleValueError:
@@ -162,16 +183,22 @@ class Trace:
             found = found._trace.value(found._var)
         return found
 
+    def producers(self) -> dict[Var, Eqn]:
+        """The equation that each variable comes from."""
+        found = self._producers
+        if self._indexed < len(self.eqns):
+            for eqn in self.eqns[self._indexed :]:
+                found.update((v, eqn) for v in eqn.outputs)
+            self._indexed = len(self.eqns)
+        return found
+
     def _evaluate(self, var: Var) -> None:
         """Run the equations that `var` needs and that have not run yet."""
         from fxgrad.runtime.eager import run_program
         from fxgrad.trace.function import canonical
 
-        values, producers = self.values, self._producers
+        values, producers = self.values, self.producers()
         assert values is not None
-        for eqn in self.eqns[self._indexed :]:
-            producers.update((v, eqn) for v in eqn.outputs)
-        self._indexed = len(self.eqns)
         needed: set[int] = set()
         stack = [var]
         while stack:
@@ -200,8 +227,24 @@ class Unknown(Exception):
         self.trace = trace
 
 
+def identity(x: Any) -> int:
+    """What tells captures apart: arrays are themselves, handles of one value are one."""
+    return id(x._var) if type(x) is Tracer else id(x)
+
+
+def present(x: Tracer) -> Tracer:
+    """x, whose trace is not active: read again where a write has made it stale, else the error that it has leaked."""
+    from fxgrad.trace.mutation import renew
+
+    return renew(x)
+
+
 def leaked(x: Tracer) -> errors.LeakedTracerError:
     """The error for a tracer used after its transform has ended."""
+    if x._trace is STALE:
+        place = x._place
+        assert place is not None
+        x._trace = (place.memory if isinstance(place, View) else place).trace
     trace = x._trace
     made = next((e.source for e in trace.eqns if x._var in e.outputs), None)
     where = errors.format_location(made)
@@ -231,6 +274,16 @@ def _evaluate_eagerly(prim: Primitive, args: Sequence[Any], params: dict[str, An
         if type(a) is Tracer:
             raise leaked(a)
     return evaluate(prim, args, params)
+
+
+@contextmanager
+def recording_in(trace: Trace) -> Iterator[None]:
+    """Operations are recorded in `trace`, an active one, though another may have been opened since."""
+    token = _current.set(trace)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 base.bind = bind
@@ -324,11 +377,10 @@ def trace_expansion(prim: Primitive, avals: Sequence[Aval], params: dict[str, An
 
 def depends_on_differentiated(x: Tracer) -> bool:
     """Whether a derivative flows through x to an input that some active transform differentiates."""
+    x = x if x._trace.active else present(x)
     trace, var = x._trace, x._var
-    if not trace.active:
-        raise leaked(x)
     producers = {v: e for e in trace.eqns for v in e.outputs}
-    outer = {v: c for c, v in ((c, trace.captured[id(c)]) for c in trace.captures) if type(c) is Tracer}
+    outer = {v: c for c, v in ((c, trace.captured[identity(c)]) for c in trace.captures) if type(c) is Tracer}
     seen: set[Var] = set()
     stack = [var]
     while stack:

@@ -44,8 +44,12 @@ def linearize(program: Program, nonzero: Sequence[bool]) -> Split:
     return program.memoize(("linearize", nonzero), make)
 
 
-def split(program: Program, unknown: Sequence[bool], saveable: Saveable | None = None) -> Split:
+def split(
+    program: Program, unknown: Sequence[bool], saveable: Saveable | None = None, late: Sequence[bool] | None = None
+) -> Split:
     """Partial evaluation: equations that need no unknown input go to the first half.
+
+    Outputs marked `late` come from the second half even if they are known (a loop hands them on there).
 
     With `saveable`, only results of equations it accepts (and inputs) may pass as residuals; the second half computes the others
     again. That is the whole of checkpointing.
@@ -67,7 +71,8 @@ def split(program: Program, unknown: Sequence[bool], saveable: Saveable | None =
             later_vars.update(eqn.outputs)
     if saveable is not None:  # what may not be kept stands again in the second half; dce drops what nothing there reads
         later_eqns = [e for e in known_eqns if not saveable(e)] + later_eqns
-    late_out = tuple(type(o) is Var and o in later_vars for o in program.outputs)
+    late = late or [False] * len(program.outputs)
+    late_out = tuple(asked or (type(o) is Var and o in later_vars) for o, asked in zip(program.outputs, late, strict=True))
     later_inputs = [v for v, u in zip(program.inputs, unknown, strict=True) if u]
     later_outputs = [o for o, u in zip(program.outputs, late_out, strict=True) if u]
     later_eqns = dce(Program(later_inputs, later_eqns, later_outputs)).eqns

@@ -11,8 +11,7 @@ from typing import Any
 
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Aval, Var
-from fxgrad.primitives.base import Linear
-from fxgrad.primitives.elementwise import add
+from fxgrad.primitives.base import Linear, plus
 from fxgrad.trace.tracing import Walk, build, replay
 
 __all__ = ["backward_pass", "transpose"]
@@ -40,8 +39,13 @@ def _transpose(program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, 
     return build(avals, body, program.name), in_nonzero
 
 
-def backward_pass(program: Program, linear: Sequence[bool], fixed: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-    """The cotangents of the linear inputs (None where zero), recorded in the active trace."""
+def backward_pass(
+    program: Program, linear: Sequence[bool], fixed: Sequence[Any], cts: Sequence[Any], start: Sequence[Any] | None = None
+) -> list[Any]:
+    """The cotangents of the linear inputs (None where zero), recorded in the active trace.
+
+    `start` has what the linear inputs have received before; contributions are added to it one by one.
+    """
     linear_vars: set[Var] = {v for v, is_linear in zip(program.inputs, linear, strict=True) if is_linear}
     walk = Walk([v for v in program.inputs if v not in linear_vars], fixed)
     backwards: list[Eqn] = []
@@ -53,11 +57,14 @@ def backward_pass(program: Program, linear: Sequence[bool], fixed: Sequence[Any]
             walk.write(eqn.outputs, replay(eqn, walk.read_all(eqn.inputs)))
 
     cotangents: dict[Var, Any] = {}
+    if start is not None:
+        inputs = [v for v in program.inputs if v in linear_vars]
+        cotangents.update((v, g) for v, g in zip(inputs, start, strict=True) if g is not None)
 
     def accumulate(atom: Any, g: Any) -> None:
         if g is not None and type(atom) is Var and atom in linear_vars:
             total = cotangents.get(atom)
-            cotangents[atom] = g if total is None else add(total, g)
+            cotangents[atom] = g if total is None else plus(total, g)
 
     for o, g in zip(program.outputs, cts, strict=True):
         accumulate(o, g)

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.ir.program import Program
-from fxgrad.ir.types import Aval, Var
+from fxgrad.ir.types import TAPE, Aval, Var
 from fxgrad.trace.tracing import Walk, build, replay
 
 __all__ = ["vmap"]
+
+
+def batched_aval(aval: Aval, size: int) -> Aval:
+    """With a leading axis of `size`; a tape stays a tape, whose elements have it."""
+    return aval if aval.dtype == TAPE else Aval((size, *aval.shape), aval.dtype)
 
 
 def vmap(program: Program, batched: Sequence[bool], size: int) -> tuple[Program, tuple[bool, ...]]:
@@ -38,5 +43,5 @@ def _vmap(program: Program, batched: tuple[bool, ...], size: int) -> tuple[Progr
         out_batched = tuple(type(o) is Var and o in with_axis for o in program.outputs)
         return walk.read_all(program.outputs)
 
-    avals = [Aval((size, *a.shape), a.dtype) if b else a for a, b in zip(program.in_avals, batched, strict=True)]
+    avals = [batched_aval(a, size) if b else a for a, b in zip(program.in_avals, batched, strict=True)]
     return build(avals, body, program.name), out_batched
