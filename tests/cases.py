@@ -266,7 +266,7 @@ CASES: list[Case] = [
     ),
     _unary(
         "gamma_draw",
-        lambda a: draws.gamma_draw(KEY[0], KEY[1], fnp.reshape(fnp.arange(a.size, dtype=np.uint32), a.shape), a),
+        lambda a: draws.gamma_draw(*KEY, fnp.reshape(fnp.arange(a.size, dtype=np.uint32), a.shape), a),
         ref.gamma,
         1,
         9,

@@ -345,6 +345,15 @@ def test_vectors() -> None:
     assert np.isfinite(small).all() and ks(-small * 1e-4, st.expon) > 0.01  # -a log(x) is nearly exponential
 
 
+def test_multivariate_normal() -> None:
+    mean, cov = np.array([1.0, -2.0]), np.array([[2.0, 1.2], [1.2, 1.5]])
+    x = R.multivariate_normal(KEY, mean, cov, (N,))
+    assert np.abs(x.mean(0) - mean).max() < 0.04 and np.abs(np.cov(x.T) - cov).max() < 0.08
+    assert R.multivariate_normal(KEY, mean, cov, dtype=np.float32).dtype == np.float32
+    by_mean = fx.jacfwd(lambda m: R.multivariate_normal(KEY, m, cov))(mean)
+    assert np.allclose(by_mean, np.eye(2))
+
+
 # ---- derivatives -------------------------------------------------------------------------------------------------------------
 
 
@@ -415,6 +424,7 @@ def test_errors_have_four_parts() -> None:
         (lambda: R.gamma(KEY, np.ones(3), (2,)), ValueError, "do not broadcast", "its parameters", "Leave shape out"),
         (lambda: R.categorical(KEY, np.zeros((2, 3)), shape=(5,)), ValueError, "does not end in (2,)", "Each row", "shape=(n"),
         (lambda: R.dirichlet(KEY, 1.0), ValueError, "got a scalar", "coordinates", "np.ones(n)"),
+        (lambda: R.multivariate_normal(KEY, np.zeros(2), np.eye(3)), ValueError, "got (2,) and (3, 3)", "row", "np.diag"),
         (lambda: R.permutation(KEY, 2.5), TypeError, "got a scalar", "no length", "Python int"),
         (lambda: R.bits(KEY, (1 << 17, 1 << 17)), ValueError, "at most 2**32", "32 bits", "fx.random.split(key, parts)"),
         (lambda: R.rademacher(KEY, (2,), np.uint8), TypeError, "does not hold", "sign", "signed"),

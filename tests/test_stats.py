@@ -150,6 +150,17 @@ def test_multivariate_normal_of_diagonals() -> None:
     agree(D.multivariate_normal.pdf(x[0]), st.multivariate_normal.pdf(x[0], np.zeros(3)), "standard")
 
 
+def test_multivariate_normal() -> None:
+    r = np.random.default_rng(1)
+    x, mean, a = r.normal(size=(2, 4, 3)), r.normal(size=3), r.normal(size=(3, 3))
+    cov = a @ a.T + np.eye(3)
+    agree(D.multivariate_normal.logpdf(x, mean, cov), st.multivariate_normal.logpdf(x, mean, cov), "full")
+    by_mean, by_cov = fx.grad(lambda m, c: fnp.sum(D.multivariate_normal.logpdf(x, m, c)), argnums=(0, 1))(mean, cov)
+    solved = np.linalg.solve(cov, (x.reshape(-1, 3) - mean).T)
+    assert np.allclose(by_mean, solved.sum(1))
+    assert np.allclose(by_cov + by_cov.T, solved @ solved.T - 8 * np.linalg.inv(cov))
+
+
 def test_arguments_are_checked() -> None:
     with pytest.raises(TypeError, match="gamma.logpdf.. misses a"):
         D.gamma.logpdf(1.0)

@@ -116,7 +116,7 @@ def _log_gamma_draw(key: Any, a: Any, shape: Shape) -> Any:
     """The logarithm of a gamma draw: of shape a, or for a < 1 of shape a + 1 times u**(1/a), so that small ones do not vanish."""
     one = _c(a, 1)
     first, second = split(key)
-    k0, k1 = words(first)
+    k0, k1 = words(first, shape)
     small = e.lt(a, one)
     drawn = p.gamma_draw(k0, k1, counters(shape), e.select(small, e.add(a, one), a))
     u = raw(second, shape, a.dtype, open_unit)
@@ -313,6 +313,8 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
         True
     """
     import fxgrad.numpy as fnp
+    from fxgrad.numpy.contraction import matmul
+    from fxgrad.numpy.decompositions import cholesky
     from fxgrad.random.draws import normal
 
     d = float_dtype(dtype, "multivariate_normal")
@@ -327,5 +329,5 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     batch = np.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
     shape = batch if shape is None else static_shape(shape)
     z = normal(key, (*shape, n), d)
-    root = fnp.linalg.cholesky(cov)
-    return fnp.add(mean, fnp.matmul(root, z[..., None])[..., 0])
+    root = cholesky(cov)
+    return fnp.add(mean, matmul(root, z[..., None])[..., 0])

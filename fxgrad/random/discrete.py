@@ -234,7 +234,7 @@ def _weighted(key: Any, n: int, shape: Shape, replace: bool, p: Any) -> Any:
 
 
 def _poisson_impl(key: Any, rate: Any, shape: Shape) -> Any:
-    k0, k1 = words(key)
+    k0, k1 = words(key, shape)
     return p.poisson_draw(k0, k1, counters(shape), broadcast_to_shape(tensor(rate), shape))
 
 
@@ -258,7 +258,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any
 
 
 def _binomial_impl(key: Any, n: Any, p_: Any, shape: Shape) -> Any:
-    k0, k1 = words(key)
+    k0, k1 = words(key, shape)
     n, p_ = (broadcast_to_shape(tensor(x), shape) for x in (n, p_))
     return p.binomial_draw(k0, k1, counters(shape), n, p_)
 

@@ -55,11 +55,15 @@ def param(x: Any, dtype: np.dtype) -> Any:
     return as_dtype(operand(x), _F32 if dtype == _F16 else dtype)
 
 
+def block(key: Any, c1: Any, dtype: np.dtype) -> Any:
+    """The random bits of the elements counted by c1, for numbers of `dtype`."""
+    k0, k1 = words(key, np.shape(c1))
+    return p.threefry2x32(k0, k1, _DRAW, c1, take="both" if dtype.itemsize == 8 else "xor")
+
+
 def raw(key: Any, shape: tuple[int, ...], dtype: np.dtype, then: Any) -> Any:
     """`then` of the random bits for a draw of `dtype`: uint64 for float64, else uint32."""
-    k0, k1 = words(key)
-    take = "both" if dtype.itemsize == 8 else "xor"
-    y = elementwise_draw(lambda c1: then(p.threefry2x32(k0, k1, _DRAW, c1, take=take)), shape)
+    y = elementwise_draw(lambda c1: then(block(key, c1, dtype)), shape)
     return e.convert(y, dtype=dtype) if dtype == _F16 else y
 
 
@@ -80,9 +84,7 @@ def open_unit(bits: Any) -> Any:
 
 
 def _bits_impl(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    k0, k1 = words(key)
-    take = "both" if dtype.itemsize == 8 else "xor"
-    return elementwise_draw(lambda c1: as_dtype(p.threefry2x32(k0, k1, _DRAW, c1, take=take), dtype), shape)
+    return elementwise_draw(lambda c1: as_dtype(block(key, c1, dtype), dtype), shape)
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
@@ -167,7 +169,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = float) -> Any:
 
 def _randint_impl(key: Any, low: Any, high: Any, shape: tuple[int, ...], wide: bool) -> Any:
     """In int64 or uint64; the number of integers to choose from wraps to 0 where it is the whole range."""
-    k0, k1 = words(key)
+    k0, k1 = words(key, shape)
     low, high = (broadcast_to_shape(tensor(x), shape) for x in (low, high))
     span = e.convert(e.sub(high, low), dtype=_U64 if wide else _U32)
     drawn = p.bounded_draw(k0, k1, counters(shape), span)

@@ -43,9 +43,14 @@ def as_key(x: Any) -> Any:
     )
 
 
-def words(key: Any) -> tuple[Any, Any]:
-    """The two words of a key as scalars."""
-    return tuple(s.reshape(s.slice_(key, start=(i,), stop=(i + 1,), step=(1,)), shape=()) for i in range(2))
+def words(key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The two words of a key, each for all elements of an array."""
+
+    def word(i: int) -> Any:
+        x = s.reshape(s.slice_(key, start=(i,), stop=(i + 1,), step=(1,)), shape=())
+        return s.broadcast(x, shape=shape, dims=()) if shape else x
+
+    return word(0), word(1)
 
 
 def _seed_error(seed: Any, got: str) -> errors.FxTypeError:
@@ -122,7 +127,7 @@ def wrap_key_data(data: Any) -> Any:
 
 def _pair(key: Any, c0: Any, c1: Any) -> Any:
     """The two words of blocks along a new last axis."""
-    k0, k1 = words(key)
+    k0, k1 = words(key, np.shape(c1))
     return stack([threefry2x32(k0, k1, c0, c1, take=take) for take in ("first", "second")], axis=-1)
 
 

@@ -9,6 +9,7 @@ import fxgrad.numpy as fnp
 from fxgrad import errors
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import special as p
+from fxgrad.scipy import linalg
 from fxgrad.scipy.special.gammas import gammaln
 from fxgrad.scipy.special.operands import constant, floats
 
@@ -74,8 +75,9 @@ class _MultivariateNormal:
             square = fnp.sum(fnp.divide(centred * centred, variance), axis=-1)
             log_det = fnp.sum(fnp.log(variance))
         else:
-            root = fnp.linalg.cholesky(cov)
-            whitened = fnp.linalg.solve(root, centred[..., None])[..., 0]
+            root = linalg.cholesky(cov, lower=True)
+            rows = fnp.reshape(centred, (-1, n))
+            whitened = fnp.reshape(linalg.solve_triangular(root, rows.T, lower=True).T, centred.shape)
             square = fnp.sum(whitened * whitened, axis=-1)
             log_det = 2.0 * fnp.sum(fnp.log(fnp.diagonal(root)))
         return -0.5 * (square + (n * math.log(2 * math.pi) + log_det))
