@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from typing import Any
 
 import mpmath as mp
@@ -197,6 +198,13 @@ def test_missing_rules_raise() -> None:
     assert_four_parts(error, what="got -1", line="S.polygamma(-1", why="order of a derivative", fix="zeta(n + 1, x)")
     error = raised(lambda: S.factorial(5, exact=True), fx.UnsupportedError)
     assert_four_parts(error, what="exact=True", line="S.factorial", why="unbounded", fix="math.factorial")
+
+
+def test_examples() -> None:
+    from fxgrad.scipy.special import gammas
+
+    result = doctest.testmod(gammas)
+    assert result.attempted and not result.failed
 
 
 # ---- loops in kernels --------------------------------------------------------------------------------------------------------
