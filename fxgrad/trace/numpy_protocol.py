@@ -88,6 +88,7 @@ def _ufunc_function(ufunc: np.ufunc) -> Callable[..., Any]:
         return found
     from fxgrad.scipy import special
 
+    name = name.lstrip("_")  # scipy.special.zeta is a function around a ufunc _zeta
     found = getattr(special, name, None) if name in special.__all__ else None
     if found is None:
         raise _unsupported("scipy.special", name, dict.fromkeys(special.__all__))
