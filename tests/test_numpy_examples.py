@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import fxgrad as fx
 import numpy as np
 import pytest
+
+import fxgrad as fx
 from bench import programs
 from fxgrad.testing.bits import assert_same_bits
 
