@@ -313,9 +313,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
         True
     """
     import fxgrad.numpy as fnp
-    from fxgrad.numpy.linalg import matmul
     from fxgrad.random.draws import normal
-    from fxgrad.scipy import linalg
 
     d = float_dtype(dtype, "multivariate_normal")
     mean, cov = as_dtype(tensor(operand(mean)), d), as_dtype(tensor(operand(cov)), d)
@@ -329,5 +327,5 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     batch = np.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
     shape = batch if shape is None else static_shape(shape)
     z = normal(key, (*shape, n), d)
-    root = linalg.cholesky(cov, lower=True)
-    return fnp.add(mean, matmul(root, z[..., None])[..., 0])
+    root = fnp.linalg.cholesky(cov)
+    return mean + fnp.linalg.matvec(root, z)
