@@ -240,6 +240,47 @@ def test_complex_arithmetic_is_one_kernel() -> None:
     assert compiled.memory_analysis().temp_bytes == 0
 
 
+@pytest.mark.parametrize("n", [5, 1000, 70000])
+def test_donated_arguments(n: int) -> None:
+    z = draw(n)
+    for f in (
+        lambda z: z * (2 + 1j), lambda z: fnp.conj(z)[::-1] + z, lambda z: lax.complex(z.real, z.real),
+        lambda z: lax.complex(fnp.flip(z.imag), z.real), lambda z: fnp.sqrt(z) * fnp.sum(z),
+    ):  # fmt: skip
+        assert_same_bits(fx.jit(f, donate_argnums=0)(z.copy()), fx.jit(f)(z))
+
+
+def test_control_flow_and_code_in_place() -> None:
+    z = draw(4)
+
+    def step(c: Any, x: Any) -> Any:
+        c = c * x + 1j
+        return c, fnp.abs(c)
+
+    def scanned(z: Any) -> Any:
+        return fnp.sum(lax.scan(step, 1 + 0j, z)[1])
+
+    want, c = 0.0, 1 + 0j
+    for x in z:
+        c = c * x + 1j
+        want += abs(c)
+    assert fx.jit(scanned)(z) == pytest.approx(want, rel=1e-14)
+    assert_same_bits(fx.jit(fx.grad(scanned))(z), fx.grad(scanned)(z))
+
+    def filled(z: Any) -> Any:
+        y = fnp.zeros(4, complex)
+        y[1:3] = z[1:3] * 2
+        y[0] += 1j
+        return y
+
+    assert_same_bits(fx.jit(filled)(z), np.array([1j, 2 * z[1], 2 * z[2], 0]))
+    np.testing.assert_allclose(fx.grad(lambda z: fnp.sum(fnp.abs(filled(z)) ** 2))(z), [0, *8 * np.conj(z[1:3]), 0], rtol=1e-14)
+    chosen = fx.jit(lambda p, z: lax.cond(p, lambda z: z * 1j, lambda z: z / 2, z))
+    assert_same_bits(chosen(True, z), fx.jit(lambda z: z * 1j)(z))
+    found = fx.jit(lambda z: lax.while_loop(lambda z: fnp.abs(z) < 10, lambda z: z * z + 0.5, z))(1.1 + 0.2j)
+    assert abs(found) >= 10
+
+
 # ---- derivatives -----------------------------------------------------------------------------------------------------------
 
 
