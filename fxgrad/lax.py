@@ -19,6 +19,7 @@ from fxgrad.control import switch as switch
 from fxgrad.control import while_loop as while_loop
 from fxgrad.numpy import elementwise as _ew
 from fxgrad.numpy.core import as_dtype, canonical_axis, key_of, operand, result_type, static_shape, tensor
+from fxgrad.primitives import complex as _cx
 from fxgrad.primitives import dot as _d
 from fxgrad.primitives import elementwise as _e
 from fxgrad.primitives import reduce as _r
@@ -68,6 +69,10 @@ _NAMES = {
     "asin": _tr.asin,
     "atan": _tr.atan,
     "atan2": _tr.atan2,
+    "complex": _cx.complex_,
+    "conj": _cx.conj,
+    "imag": _cx.imag,
+    "real": _cx.real,
     "bitwise_and": _e.and_,
     "bitwise_not": _e.not_,
     "bitwise_or": _e.or_,

@@ -17,6 +17,7 @@ import fxgrad as fx
 import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.primitives import dot, elementwise, index, reduce, shape
+from tests import complex_cases
 
 Shape = tuple[int, ...]
 BROADCAST_PAIRS: list[tuple[Shape, Shape]] = [
@@ -287,6 +288,7 @@ CASES: list[Case] = [
         lambda x: lax.dynamic_update_slice(x, x[:1] * 2.0, (np.int64(1),) + (np.int64(0),) * (x.ndim - 1)),
         lambda x: _updated(x),
     ),
+    _along("update_slice", lambda x: _every_other(x * x), lambda x: _every_other(x * x)),
     _along("sort", lambda x: fnp.sort(x, axis=-1), lambda x: np.sort(x, axis=-1), distinct=True),
     _along(
         "argsort",
@@ -431,6 +433,11 @@ def _window(x: np.ndarray) -> np.ndarray:
     return x[tuple(slice(s, s + m) for s, m in zip(starts, sizes, strict=True))]
 
 
+def _every_other(y: Any) -> Any:
+    y[1::2] = y[:-1:2] * 3.0
+    return y
+
+
 def _updated(x: np.ndarray) -> np.ndarray:
     out = x.copy()
     start = min(1, x.shape[0] - 1)
@@ -463,6 +470,10 @@ def _custom() -> list[Case]:
 
 
 CASES += _custom()
+CASES += [
+    Case(name, f, oracle, **{"shapes": complex_cases.PAIRS, "domains": complex_cases.DOMAIN} | options)
+    for name, f, oracle, options in complex_cases.entries()
+]
 
 from tests.linalg_cases import LINALG  # noqa: E402  (its cases are made of Case)
 

@@ -439,7 +439,8 @@ def peak(f: F, x: Any) -> int:
     f(x)
     found = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return found
+    planned = f.lower(x).compile().memory_analysis() if hasattr(f, "lower") else None  # large work space is no Python memory
+    return found + planned.temp_bytes if planned is not None else found
 
 
 @pytest.mark.slow
@@ -585,7 +586,7 @@ def test_53_writes_into_plain_arrays(transform: Any) -> None:
         lambda x: np.clip(x, 0, 1, out=plain),
         lambda x: np.cumsum(x, out=plain),
         lambda x: np.matmul(x, x, out=plain),
-        lambda x: np.concatenate([x, x], out=plain),
+        lambda x: np.concatenate([x[None], x[None], x[None]], out=plain),
         lambda x: np.fill_diagonal(square, x),
         lambda x: plain.fill(x),
     ):

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Var
-from fxgrad.primitives.base import kernel_dtypes
+from fxgrad.primitives.base import Doc, Primitive, kernel_dtypes
+from fxgrad.primitives.shape import transpose
 
 __all__ = ["hoisted"]
 
@@ -38,17 +39,23 @@ def _scan(eqn: Eqn, before: list[Eqn]) -> Eqn:
 
     p = eqn.params
     n, carry, body = p["consts"], p["carry"], flatten(p["body"])
+    body, turned = _turned(body, n)
+    if turned:
+        params = {**p, "body": body, "consts": n + len(turned)}
+        more = [_in_columns(eqn.inputs[k], before) for k in turned]
+        eqn = Eqn(eqn.prim, [*eqn.inputs[:n], *more, *eqn.inputs[n:]], params, eqn.outputs, eqn.source)
+        p, n = params, n + len(turned)
     fixed = _invariant(body, body.inputs[:n])
     stacked = _stackable(body, {*fixed, *body.inputs[:n]}, body.inputs[n + carry :]) if p["length"] > 1 else []
     if not fixed and not stacked:
         return eqn
     consts, xs = eqn.inputs[:n], eqn.inputs[n + carry :]
-    more = _outside(body, fixed, body.inputs[:n], consts, before)
+    kept = _outside(body, fixed, body.inputs[:n], consts, before)
     outer = [*body.inputs[:n], *body.inputs[n + carry :]]
     more_xs = _outside(body, stacked, outer, [*consts, *xs], before, [False] * n + [True] * len(xs), p["length"])
     inputs = [*body.inputs[:n], *fixed, *body.inputs[n:], *stacked]
     params = {**p, "body": _without(body, inputs, {*fixed, *stacked}), "consts": n + len(fixed)}
-    return Eqn(eqn.prim, [*consts, *more, *eqn.inputs[n:], *more_xs], params, eqn.outputs, eqn.source)
+    return Eqn(eqn.prim, [*consts, *kept, *eqn.inputs[n:], *more_xs], params, eqn.outputs, eqn.source)
 
 
 def _while(eqn: Eqn, before: list[Eqn]) -> Eqn:
@@ -131,6 +138,44 @@ def _stackable(body: Program, fixed: set[Var], xs: Sequence[Var]) -> list[Var]:
                 if v.aval.nbytes <= _GROWTH * views[sliced[0]] and v not in body.outputs:
                     found.append(v)
     return found
+
+
+def _turned(body: Program, n: int) -> tuple[Program, list[int]]:
+    """Small constant matrices that vectors are multiplied by, taken column by column: the body, and which constants those are.
+
+    The chains of different results run side by side, so the columns had better be contiguous; a loop is worth one copy.
+    """
+    place: dict[Var, Var] = {}  # a constant, and what is its transpose
+    eqns = []
+    for e in body.eqns:
+        x = e.inputs[0] if e.inputs else None
+        if e.prim.name == "dot" and type(x) is Var and x in body.inputs[:n] and _by_rows(e):
+            if x not in place:
+                place[x] = Var(x.aval.with_shape(x.aval.shape[::-1]))
+            how = {**e.params, "contract": ((0,), e.params["contract"][1])}
+            e = Eqn(e.prim, [place[x], e.inputs[1]], how, e.outputs, e.source)
+        eqns.append(e)
+    inputs = [*body.inputs[:n], *place.values(), *body.inputs[n:]]
+    return Program(inputs, eqns, body.outputs, (), body.name), [body.inputs.index(x) for x in place]
+
+
+def _by_rows(dot: Eqn) -> bool:
+    from fxgrad.kernels.matmul_plan import is_small_matvec
+
+    x, y = (a.aval for a in dot.inputs)
+    vector = x.ndim == 2 and y.ndim == 1 and dot.params["contract"][0] == (1,)
+    return vector and type(dot.inputs[1]) is Var and is_small_matvec(x.shape[0], x.shape[1], x.dtype)
+
+
+_COPY = Primitive("copy", "map", lambda x: [x], Doc("x", ""), body=lambda k, x: x)
+
+
+def _in_columns(x: Atom, before: list[Eqn]) -> Var:
+    """A matrix's transpose in memory of its own."""
+    turned = x.aval.with_shape(x.aval.shape[::-1])
+    view, out = Var(turned), Var(turned)
+    before += [Eqn(transpose, [x], {"perm": (1, 0)}, [view]), Eqn(_COPY, [view], {}, [out])]
+    return out
 
 
 # ---- before the loop ---------------------------------------------------------------------------------------------------------

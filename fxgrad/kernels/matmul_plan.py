@@ -23,8 +23,9 @@ from fxgrad.kernels.matmul import (
     SumKernel,
     block_length,
 )
+from fxgrad.kernels.matvec_small import SmallMatvecKernel
 
-__all__ = ["SUPPORTED", "Matrix", "Product", "Run", "plan_product"]
+__all__ = ["SUPPORTED", "Matrix", "Product", "Run", "is_small_matvec", "plan_product"]
 
 SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
 _ROWS, _COLUMNS = 24, 32  # in a unit of work: multiples of every register block
@@ -32,6 +33,7 @@ _COMPUTED, _STREAMED = 1 << 19, 1 << 14  # multiply-adds that are worth a thread
 _WHOLE = 1 << 21  # those of a batch that is one unit of work
 _FEW, _LONG = 4096, 8192  # results; from which k on blocks of k are shared, since so few results are not
 _THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on it pays apart, and there is enough to share in rows
+_SMALL = 1 << 14  # elements of a matrix that is multiplied by a vector in a microsecond
 _IN_PLACE_BYTES = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
 
 
@@ -102,12 +104,35 @@ def plan_product(product: Product) -> list[Run]:
     whole = p.m == 1 or p.c.row == p.n * size
     if p.outer * p.inner == 1 and p.m * p.n <= _FEW and p.k >= _LONG and whole:
         return _cut(p, pointers)
+    if _is_small(p):
+        return [_small(p, pointers)]
     if p.n == 1 < p.m and _suits_matvec(p):
         count = -(-p.m // MATVEC_ROWS)
         grain = _grain(MATVEC_ROWS * p.k, _STREAMED)
         units = {"extent": p.outer * p.inner * count, "units": count, "unit": MATVEC_ROWS, "grain": grain}
         return [Run(MatvecKernel(p.dtype), _fields(p, units), pointers, rows=_rows(p, units, swapped))]
     return _matmul(p, swapped)
+
+
+def _is_small(p: Product) -> bool:
+    """Whether a matrix times a vector is over before a larger kernel has found out what to do."""
+    size = p.dtype.itemsize
+    alone = p.outer * p.inner == 1 and p.n == 1 and p.a.row == size and p.c.row == size
+    return alone and is_small_matvec(p.m, p.k, p.dtype)
+
+
+def is_small_matvec(m: int, k: int, dtype: np.dtype) -> bool:
+    """Whether there is a kernel for a vector's product with a matrix of m rows and k columns, if its columns are contiguous."""
+    return m > 1 and k <= block_length(dtype) and m * k <= _SMALL and dtype.kind == "f" and dtype in SUPPORTED
+
+
+def _small(p: Product, pointers: str) -> Run:
+    kernel = SmallMatvecKernel(p.dtype)
+    plan = kernel.plan(
+        extent=1, grain=0, m=p.m, k=p.k, strong=p.strong, a_offset=p.a.offset, a_column=p.a.column,
+        b_offset=p.b.offset, b_row=p.b.row, c_offset=p.c.offset,
+    )  # fmt: skip
+    return Run(kernel, plan, pointers)
 
 
 def _dot(p: Product, pointers: str) -> list[Run]:

@@ -21,7 +21,6 @@ from fxgrad.numpy.core import (
     broadcast_to_shape,
     canonical_axes,
     canonical_axis,
-    real_only,
     refuse_out,
     result_type,
     static_int,
@@ -128,14 +127,14 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def vdot(a: Any, b: Any, /) -> Any:
-    """The dot product of the flattened arguments, as numpy.vdot."""
-    return dot(reshape(real_only("vdot", a), -1), reshape(real_only("vdot", b), -1))
+    """The dot product of the flattened arguments, the first one conjugated, as numpy.vdot."""
+    return dot(reshape(ew.conjugate(tensor(a)), -1), reshape(tensor(b), -1))
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, **kwargs: Any) -> Any:
-    """Dot products of vectors along an axis, the others broadcast, as numpy.vecdot."""
+    """Dot products of vectors along an axis, the first ones conjugated, the others broadcast, as numpy.vecdot."""
     dtype = out_dtype("vecdot", kwargs)
-    x, y = (real_only("vecdot", v) for v in (x1, x2))
+    x, y = ew.conjugate(tensor(x1)), tensor(x2)
     if dtype is not None:
         x, y = as_dtype(x, np.dtype(dtype)), as_dtype(y, np.dtype(dtype))
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
@@ -153,8 +152,8 @@ def matvec(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
 
 
 def vecmat(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
-    """Vectors times matrices in the last axes, as numpy.vecmat."""
-    return matmul(real_only("vecmat", x1)[..., None, :], x2, **kwargs)[..., 0, :]
+    """Vectors, conjugated, times matrices in the last axes, as numpy.vecmat."""
+    return matmul(ew.conjugate(tensor(x1))[..., None, :], x2, **kwargs)[..., 0, :]
 
 
 def inner(a: Any, b: Any, /) -> Any:

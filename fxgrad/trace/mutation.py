@@ -301,25 +301,34 @@ def assign(x: Tracer, value: Any, what: str, casting: str = "unsafe") -> None:
     store(x, fitted(value, x.dtype, x.shape), what)
 
 
-def into(out: Any, result: Any, what: str) -> Any:
-    """out=: the result written to `out`, a tracer or (outside traces) an array, or a tuple of them; answers `out`."""
+def into(out: Any, result: Any, what: str, broadcast: bool = False) -> Any:
+    """out=: the result written to `out`, a tracer or (outside traces) an array, or a tuple of them; answers `out`.
+
+    With `broadcast`, as of ufuncs, the result may be smaller.
+    """
     if isinstance(out, tuple):
         if not isinstance(result, tuple):
-            return into(out[0], result, what)
-        return tuple(r if o is None else into(o, r, what) for o, r in zip(out, result, strict=True))
+            return into(out[0], result, what, broadcast)
+        return tuple(r if o is None else into(o, r, what, broadcast) for o, r in zip(out, result, strict=True))
     if type(out) is not Tracer:
         if not isinstance(out, np.ndarray):
             raise TypeError("return arrays must be of ArrayType")
         if type(result) is Tracer:
             raise refuse_plain(what, f"Use the value it returns: y = {what.replace('..., out=...', '...')}.")
-        if out.shape != np.shape(result):
-            raise _wrong_shape(out.shape, np.shape(result))
+    shape = np.shape(result)
+    if out.shape != shape and not (broadcast and _fits(shape, out.shape)):
+        raise _wrong_shape(out.shape, shape)
+    if type(out) is Tracer:
+        assign(out, result, what, "same_kind")
+    else:
         np.copyto(out, result, casting="same_kind")
-        return out
-    if out.shape != np.shape(result):
-        raise _wrong_shape(out.shape, np.shape(result))
-    assign(out, result, what, "same_kind")
     return out
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether `shape` broadcasts to `wanted`."""
+    n = len(wanted) - len(shape)
+    return n >= 0 and all(a in (1, b) for a, b in zip(shape, wanted[n:], strict=True))
 
 
 def _wrong_shape(out: tuple[int, ...], result: tuple[int, ...]) -> errors.FxValueError:

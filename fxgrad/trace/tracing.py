@@ -108,6 +108,14 @@ class Trace:
         tracer._place = ARGUMENT
         return tracer
 
+    def argument(self, x: np.ndarray) -> Tracer:
+        """An array given to the function beside its inputs, as a captured value that it must not change."""
+        var = self.atom(x)
+        assert type(var) is Var
+        tracer = Tracer(self, var)
+        tracer._place = ARGUMENT
+        return tracer
+
     def atom(self, x: Any) -> Atom:
         """What an operand is called in this program: capturing it if need be."""
         if type(x) is Tracer:
@@ -369,10 +377,10 @@ class Walk:
 
 
 def trace_expansion(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Program:
-    """The definition of an "expand" primitive as a program on operands of these avals."""
-    expand = prim.expand
-    assert expand is not None
-    return build(avals, lambda *xs: expand(*xs, **params), prim.name)
+    """The definition of a primitive that has one as a program on operands of these avals."""
+    definition = prim.definition(avals, prim.types(avals, params))
+    assert definition is not None
+    return build(avals, lambda *xs: definition(*xs, **params), prim.name)
 
 
 def depends_on_differentiated(x: Tracer) -> bool:
