@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import as_dtype, broadcast_to_shape, operand, static_shape, tensor
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import random as p
@@ -312,7 +313,6 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
         >>> bool(abs(np.cov(x.T) - np.array([[2, 1], [1, 2]])).max() < 0.2)
         True
     """
-    import fxgrad.numpy as fnp
     from fxgrad.numpy.linalg import matmul
     from fxgrad.random.draws import normal
     from fxgrad.scipy import linalg
@@ -330,4 +330,4 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     shape = batch if shape is None else static_shape(shape)
     z = normal(key, (*shape, n), d)
     root = linalg.cholesky(cov, lower=True)
-    return fnp.add(mean, matmul(root, z[..., None])[..., 0])
+    return ew.add(mean, matmul(root, z[..., None])[..., 0])
