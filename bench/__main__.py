@@ -23,8 +23,8 @@ from bench.timing import Group
 ROOT = Path(__file__).resolve().parents[1]
 # Which also run with one thread.
 CASES = {
-    "machine": False, "memory": True, "reductions": False, "math": False, "rows": False, "vectors": False, "matmul": True,
-    "transformer": False, "loops": True, "calls": False, "startup": False, "footprint": False,
+    "machine": False, "memory": True, "reductions": False, "math": False, "random": False, "rows": False, "vectors": False,
+    "matmul": True, "transformer": False, "loops": True, "calls": False, "startup": False, "footprint": False,
 }  # fmt: skip
 BUSY = 0.1
 PEERS = ("torch", "jax", "autograd", "scipy", "numexpr", "numba")

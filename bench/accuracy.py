@@ -31,6 +31,7 @@ import scipy.special
 
 import fxgrad as fx
 import fxgrad.numpy as fnp
+from bench import accuracy_special
 from fxgrad.primitives.base import REGISTRY
 from fxgrad.runtime.eager import evaluate
 from fxgrad.testing.ulp import ulp_difference
@@ -56,7 +57,7 @@ class Function:
     """What is measured: `f` of arrays, a float64 function to judge float32 by, mpmath's, and where to look.
 
     ranges: where float64 points are drawn from, for each operand. critical: arguments whose neighbours are all looked at.
-    bound: what docs/numerics.md promises, in ulp; None for functions made of others.
+    bound: what docs/numerics.md promises, in ulp; None for functions made of others, and special ones. count: float64 points.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Function:
     critical: Sequence[float] = ()
     bound: int | None = None
     log: Sequence[bool] = field(default=(False,))  # operands drawn evenly in the exponent
+    count: int = POINTS
 
     @property
     def operands(self) -> int:
@@ -340,7 +342,7 @@ _BINARY: list[Function] = [
     Function("atan2", _primitive("atan2"), np.arctan2, mp.atan2, [_BOTH, _BOTH], bound=2, log=(True, True)),
     Function("hypot", _primitive("hypot"), np.hypot, mp.hypot, [_BOTH, [(-3.0, 3.0)]], bound=1, log=(True, True)),
     Function("logaddexp", fnp.logaddexp, np.logaddexp, lambda x, y: mp.log(mp.exp(x) + mp.exp(y)), [[(-30, 30)], [(-30, 30)]],
-             log=(False, False)),
+             log=(False, False), count=POINTS // 10),
 ]  # fmt: skip
 FUNCTIONS: dict[str, Function] = {
     **{
@@ -348,8 +350,19 @@ FUNCTIONS: dict[str, Function] = {
         for n, wide, exact, ranges, critical in _UNARY
     },
     **{f.name: f for f in _BINARY if f.bound},
-    **{n: Function(n, f, wide, exact, [ranges], critical) for n, f, wide, exact, ranges, critical in _COMPOSED},
+    **{
+        n: Function(n, f, wide, exact, [ranges], critical, count=POINTS // 10)
+        for n, f, wide, exact, ranges, critical in _COMPOSED
+    },
     **{f.name: f for f in _BINARY if not f.bound},
+    **{
+        n: Function(n, f, wide, exact, [ranges], critical, count=count)
+        for n, f, wide, exact, ranges, critical, count in accuracy_special.UNARY
+    },
+    **{
+        n: Function(n, f, wide, exact, ranges, log=(False,) * len(ranges), count=count)
+        for n, f, wide, exact, ranges, count in [*accuracy_special.BINARY, *accuracy_special.TERNARY]
+    },
 }
 
 
@@ -359,10 +372,10 @@ FUNCTIONS: dict[str, Function] = {
 def measure(name: str, references: Path | None) -> dict[str, Any]:
     """One function in both dtypes; those made of others at a tenth of the points."""
     function = FUNCTIONS[name]
-    part, count = (1, POINTS) if function.bound else (10, POINTS // 10)
+    part = 1 if function.bound else 10
     found = {
         "float32": measure32(function, part).as_json(),
-        "float64": measure64(function, count=count, kept=references).as_json(),
+        "float64": measure64(function, count=function.count, kept=references).as_json(),
     }
     return found if function.bound is None else {"bound": function.bound, **found}
 
@@ -374,7 +387,8 @@ def about() -> dict[str, str]:
         "float32": f"one in {STRIDE} of all 2^32 bit patterns, and every number near 0, 1, overflow, underflow, multiples of "
         f"pi/2 and the seams of the approximations: more than {millions} million points a function (a tenth for those made of "
         "several operations; pairs for functions of two).",
-        "float64": f"{POINTS:,} points a function (a tenth for those made of several operations): half spread over where the "
+        "float64": f"{POINTS:,} points a function (a tenth for those made of several operations, thousands for special "
+        "functions): half spread over where the "
         "function bends, a quarter any bit pattern, a quarter close to the critical arguments.",
         "reference": f"mpmath {mp.__version__} with {PRECISION} bits for every float64 point; for float32 the float64 functions "
         f"of NumPy {np.__version__} and SciPy {scipy.__version__}, and mpmath for the {RECHECKED} worst points of each function, "

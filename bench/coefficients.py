@@ -350,9 +350,100 @@ FITS |= {
 }
 
 
+# --- special functions ----------------------------------------------------------------------------------------------------
+
+DIGAMMA_ROOT = mp.findroot(mp.digamma, 1.46)
+_NORMAL_EDGE = mp.sqrt(-mp.log(mp.mpf("0.505")))  # the tail of erfcinv begins a little before 1/2
+
+
+def erfcinv_of_root(s):
+    """The y with erfc(y) = exp(-s^2), by Newton's method on the logarithm."""
+    s = mp.mpf(s)
+    y = s * mp.mpf("0.9")
+    for _ in range(100):
+        tail = mp.erfc(y)
+        step = (mp.log(tail) + s * s) * tail * mp.sqrt(mp.pi) / 2 * mp.exp(y * y)
+        y += step
+        if abs(step) < y * mp.eps * 1024:
+            break
+    return y
+
+
+def _erfinv_fit(degree: int, dtype: type) -> Fit:  # erfinv(x) = x + x * tail, z = x^2, |x| <= 0.521
+    def tail(z):
+        return mp.erfinv(mp.sqrt(z)) / mp.sqrt(z) - 1
+
+    return Fit(tail, (mp.mpf(2) ** -60, mp.mpf("0.2720")), degree, lambda z: 1 / (1 + tail(z)), dtype, True)
+
+
+def _erfcinv_fit(high: float, degree: int, dtype: type) -> Fit:  # erfcinv(exp(-s^2)) = s * p(t), t = 1 / (s + 1) - 5/16
+    middle = mp.mpf("0.3125")
+
+    def ratio(t):
+        s = 1 / (mp.mpf(t) + middle) - 1
+        return erfcinv_of_root(s) / s
+
+    ends = (1 / (mp.mpf(high) + 1) - middle, 1 / (_NORMAL_EDGE + 1) - middle)
+    return Fit(ratio, ends, degree, lambda t: 1, dtype, True)
+
+
+def _large_bessel(order: int, degree: int) -> Fit:  # exp(-x) I(x) sqrt(x), t = 1/x - 1/16
+    def scaled(t):
+        t = mp.mpf(t) + mp.mpf(0.0625)
+        if t < mp.mpf(2) ** -12:  # Hankel's expansion
+            m, term, total = 4 * order**2, mp.mpf(1), mp.mpf(1)
+            for k in range(1, 12):
+                term *= -(m - (2 * k - 1) ** 2) * t / (8 * k)
+                total += term
+            return total / mp.sqrt(2 * mp.pi)
+        x = 1 / t
+        return mp.besseli(order, x) * mp.exp(-x) * mp.sqrt(x)
+
+    return Fit(scaled, (-mp.mpf(0.0625), mp.mpf(0.0670)), degree, lambda t: 1, np.float64)
+
+
+_HALF_STEP = (-mp.mpf("0.5001"), mp.mpf("0.5001"))
+FITS |= {
+    "erfinv_f32": _erfinv_fit(6, np.float32),
+    "erfinv_f64": _erfinv_fit(14, np.float64),
+    "erfcinv_f32": _erfcinv_fit(10.3, 9, np.float32),
+    "erfcinv_f64": _erfcinv_fit(27.4, 12, np.float64),
+    # log gamma(2 + t) = t * p(t); gamma(2 + t) = 1 + t * p(t)
+    "lgamma_f64": Fit(lambda t: mp.loggamma(2 + t) / t, _HALF_STEP, 21, lambda t: t / mp.loggamma(2 + t), np.float64, True),
+    "gamma_f64": Fit(lambda t: (mp.gamma(2 + t) - 1) / t, _HALF_STEP, 20, lambda t: t / mp.gamma(2 + t), np.float64, True),
+    # digamma(3/2 + t) = (3/2 + t - root) * p(t)
+    "digamma_f64": Fit(
+        lambda t: mp.digamma(1.5 + t) / (1.5 + t - DIGAMMA_ROOT),
+        _HALF_STEP,
+        22,
+        lambda t: (1.5 + t - DIGAMMA_ROOT) / mp.digamma(1.5 + t),
+        np.float64,
+        True,
+    ),
+    # I0(x) = 1 + z p(z), I1(x) = x/2 (1 + z p(z)), z = x^2/4, x <= 7.75
+    "i0_near_f64": Fit(
+        lambda z: (mp.besseli(0, 2 * mp.sqrt(z)) - 1) / z,
+        (mp.mpf(2) ** -60, 15.1),
+        16,
+        lambda z: z / mp.besseli(0, 2 * mp.sqrt(z)),
+        np.float64,
+    ),
+    "i1_near_f64": Fit(
+        lambda z: (mp.besseli(1, 2 * mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+        (mp.mpf(2) ** -60, 15.1),
+        16,
+        lambda z: z * mp.sqrt(z) / mp.besseli(1, 2 * mp.sqrt(z)),
+        np.float64,
+    ),
+    "i0_far_f64": _large_bessel(0, 23),
+    "i1_far_f64": _large_bessel(1, 23),
+}
+
+
 CONSTANTS = {
     "ln2": mp.log(2),
     "log2e": 1 / mp.log(2),
+    "digamma_root": DIGAMMA_ROOT,
 }  # printed in two words
 
 

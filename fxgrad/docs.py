@@ -31,8 +31,8 @@ __all__ = ["numerics_page", "ops_page"]
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
 ORDER = (  # others follow
-    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "linalg", "decompositions", "call",
-    "control",
+    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "complex", "fft", "linalg",
+    "decompositions", "call", "control",
 )  # fmt: skip
 KINDS = {
     "map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program",
@@ -48,11 +48,11 @@ FAMILIES = {
 }
 # Parameters with which a type rule is asked whether it takes a dtype.
 PROBE: dict[str, Any] = {
-    "axes": (0,), "axis": 0, "reverse": False, "right": False, "shape": (3,), "dims": (0,), "perm": (0,), "n": 2,
+    "axes": (0,), "axis": 0, "reverse": False, "right": False, "shape": (3,), "dims": (0,), "perm": (0,), "n": 5,
     "start": (0,), "stop": (3,), "step": (1,), "low": (0,), "high": (0,), "interior": (0,), "sizes": (2,), "mode": "add",
     "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
     "hermitian": False, "rows": 3, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
-    "size": 3, "what": "take",
+    "size": 3, "what": "take", "inverse": False,
 }  # fmt: skip
 
 
@@ -130,7 +130,9 @@ def _dtypes(prim: Primitive) -> str:
     operands, _ = _signature(prim)
     if prim.kind in ("call", "control") or prim.name == "custom_vjp_linear":
         return "its program's"
-    if not operands or prim.kind == "view":
+    if prim.name.startswith("tape_") or prim.name == "no_tape":
+        return "tape"
+    if not operands or (prim.kind == "view" and prim.name not in ("real", "imag")):
         return "all"
     taken = {short_name(d) for d in DTYPES if _takes(prim, d)}
     if taken == set(SHORT_NAMES.values()):
@@ -144,7 +146,9 @@ def _dtypes(prim: Primitive) -> str:
 
 def _modes(prim: Primitive) -> str:
     """Which rules the declaration holds: f(orward), r(everse, of an equation linear in an operand), v(map)."""
-    return "".join(mark for mark, rule in (("f", prim._jvp), ("r", prim._transpose), ("v", prim._batch)) if rule)
+    return "".join(
+        mark for mark, rule in (("f", prim._jvp), ("r", prim._transpose or prim.transpose_onto), ("v", prim._batch)) if rule
+    )
 
 
 def _reference(prim: Primitive) -> str:
@@ -200,10 +204,11 @@ of `fxgrad.numpy` are written with them.
 
 def ops_page() -> str:
     """docs/ops.md."""
+    found = modules()  # loaded before what they declare is counted
     parts = [OPS_HEAD.format(count=len(REGISTRY))]
     head = ("Operation", "Forward", "Backward", "Derivation", "Dtypes", "Runs as", "Rules")
     shown: list[Primitive] = []
-    for module in modules():
+    for module in found:
         prims = declared(module)
         if not prims:
             continue
@@ -249,7 +254,8 @@ All this is about fxgrad's own operations: functions of `fxgrad.numpy` anywhere,
 
 exp, log, sin, tanh, erf, pow and the others are fxgrad's own, for float32 and float64: the same bits on every CPU and in
 every mode, special values as in C99 and NumPy, subnormal results included. They differ from NumPy's own in the last place now
-and then. float16 is computed in float32 and rounded once; complex functions are not part of this contract.
+and then. float16 is computed in float32 and rounded once. Complex operations are real ones on the parts: the same
+bits in every mode; a product has NumPy's rounding, functions are within a few ulp of their absolute value.
 
 One ulp (unit in the last place) is the distance of neighbouring floats at the exact result. An exact result rounded to
 nearest is off by at most 0.5.
@@ -282,7 +288,7 @@ column and nothing else**: not on memory layout, transposes, batching, the size 
 3. The blocks' results are added from the first to the last.
 
 So the error bound grows with n/{product_block} + {product_block}. Products of float16 are computed in float32 and rounded once.
-Integers wrap. Complex products are `np.matmul`'s, whose bits depend on the BLAS NumPy was built with. With
+Integers wrap. A complex product is four real ones. With
 `fx.config.matmul = "blas"` all of them are, which gives up the promise above. Decompositions and solves call LAPACK and are not
 part of it either.
 

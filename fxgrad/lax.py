@@ -10,17 +10,22 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad import lax_linalg as linalg  # noqa: F401
-from fxgrad.control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
+from fxgrad.control import associative_scan as associative_scan
+from fxgrad.control import cond as cond
+from fxgrad.control import fori_loop as fori_loop
+from fxgrad.control import map as map
+from fxgrad.control import scan as scan
+from fxgrad.control import switch as switch
+from fxgrad.control import while_loop as while_loop
 from fxgrad.numpy import elementwise as _ew
 from fxgrad.numpy.core import as_dtype, canonical_axis, key_of, operand, result_type, static_shape, tensor
+from fxgrad.primitives import complex as _cx
 from fxgrad.primitives import dot as _d
 from fxgrad.primitives import elementwise as _e
 from fxgrad.primitives import reduce as _r
 from fxgrad.primitives import shape as _s
 from fxgrad.primitives import transcendental as _tr
 from fxgrad.primitives.call import stop_gradient as _stop_gradient
-
-control_flow = (associative_scan, cond, fori_loop, map, scan, switch, while_loop)
 
 # ---- elementwise -------------------------------------------------------------------------------------------------------
 
@@ -39,7 +44,9 @@ def _typed(name: str, args: tuple) -> list[Any]:
     shapes = {x.shape for x in strong if x.shape}
     if len(shapes) > 1:
         raise errors.FxTypeError(
-            f"lax.{name} got shapes {', '.join(map(str, shapes))}", why="fx.lax does not broadcast.", fix="Use fxgrad.numpy."
+            f"lax.{name} got shapes {', '.join(builtins.map(str, shapes))}",
+            why="fx.lax does not broadcast.",
+            fix="Use fxgrad.numpy.",
         )
     shape = next(iter(shapes), ())
     typed = [as_dtype(x, dtype) for x in xs]
@@ -62,6 +69,10 @@ _NAMES = {
     "asin": _tr.asin,
     "atan": _tr.atan,
     "atan2": _tr.atan2,
+    "complex": _cx.complex_,
+    "conj": _cx.conj,
+    "imag": _cx.imag,
+    "real": _cx.real,
     "bitwise_and": _e.and_,
     "bitwise_not": _e.not_,
     "bitwise_or": _e.or_,

@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 import scipy.special
+import scipy.stats
 
 import fxgrad as fx
 import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.primitives import dot, elementwise, index, reduce, shape
+from fxgrad.primitives import random as draws
+from tests import complex_cases
+from tests import random_reference as ref
 
 Shape = tuple[int, ...]
 BROADCAST_PAIRS: list[tuple[Shape, Shape]] = [
@@ -86,7 +90,53 @@ def _along(name: str, f: Callable, oracle: Callable, domain: tuple[float, float]
     return Case(name, f, oracle, [((3,),), ((2, 3),), ((2, 3, 4),), ((70,),), ((2, 1),)], [domain], **more)
 
 
+def _scan_oracle(x: np.ndarray) -> np.ndarray:
+    c, ys = np.zeros_like(x[0]), []
+    for y in x:
+        c, z = c * x.dtype.type(0.5) + np.sin(y), c * y
+        ys.append(z)
+    return np.stack(ys)
+
+
+def _cond_oracle(x: np.ndarray) -> np.ndarray:
+    return np.sin(x) if x[0] > 0 else x * x
+
+
+def _while(x: Any) -> Any:
+    """x**8, the test a value that depends on nothing traced."""
+    return fx.while_loop(lambda c: c[1] < 3, lambda c: (c[0] * c[0], c[1] + 1), (x, 0))[0]
+
+
+def _while_oracle(x: np.ndarray) -> np.ndarray:
+    return ((x * x) * (x * x)) * ((x * x) * (x * x))
+
+
+def _tape_in_branch(x: Any) -> Any:
+    return fx.cond(x[0] > 0, _while, lambda y: y, x)
+
+
+def _tapes(x: Any) -> Any:
+    """What transforms do with tapes, one after the other: here by hand, so that the laws see each."""
+    from fxgrad.primitives import tape
+    from fxgrad.primitives.control import tape_scan, while_tape
+
+    test = fx.parse_ir("program p(c: f64[3], i: i64[]) { t: bool[] = lt i 2:i64 return t }")
+    body = fx.parse_ir(
+        "program p(c: f64[3], i: i64[]) { s: f64[3] = sin c d: f64[3] = add c c j: i64[] = add i 1:i64 return d, j, s }"
+    )
+    _, _, turns, sines = while_tape(x, np.int64(0), cond=test, body=body, cond_consts=0, body_consts=0)
+    twice = tape.tape_total(tape.tape_batch(sines, repeats=2, axis=0), repeats=2, axis=0)
+    thrice = tape.tape_batch(tape.tape_add(twice, sines), repeats=2, axis=0)
+    add_up = fx.parse_ir(
+        "program p(c: f64[3], s: f64[3], t: f64[2,3]) "
+        "{ u: f64[3] = sum[axes=(0,)] t v: f64[3] = add u s w: f64[3] = add c v x: f64[3] = sub w s y: f64[3] = sub x s "
+        "return y }"
+    )
+    return tape_scan(turns, fnp.zeros_like(x), sines, thrice, body=add_up, consts=0, carry=1, reverse=False)
+
+
 E = elementwise
+SPECIAL, KEY, F64 = fx.scipy.special, ref.KEY, ("float64",)
 CASES: list[Case] = [
     # ---- elementwise, unary
     _unary("neg", fnp.negative, np.negative, -3, 3),
@@ -186,6 +236,100 @@ CASES: list[Case] = [
     _binary("lin_div", lambda x, y: E.lin_div(*fnp.broadcast_arrays(x, y)), np.divide, (0.5, 2), (0.5, 2)),
     _binary("xlogy", fx.scipy.special.xlogy, scipy.special.xlogy, (-2, 2), (0.4, 2)),
     _binary("xlog1py", fx.scipy.special.xlog1py, scipy.special.xlog1py, (-2, 2), (-0.5, 2)),
+    # ---- special functions
+    _unary("erfinv", SPECIAL.erfinv, scipy.special.erfinv, -0.9, 0.9),
+    _unary("erfcinv", SPECIAL.erfcinv, scipy.special.erfcinv, 0.1, 1.9),
+    _unary("ndtri", SPECIAL.ndtri, scipy.special.ndtri, 0.05, 0.95, rtol=8),
+    _unary("erfcx", SPECIAL.erfcx, scipy.special.erfcx, -2, 4, rtol=8),
+    _unary("ndtr", SPECIAL.ndtr, scipy.special.ndtr, -3, 3, rtol=8),
+    _unary("log_ndtr", SPECIAL.log_ndtr, scipy.special.log_ndtr, -3, 3, rtol=16),
+    _unary("logit", SPECIAL.logit, scipy.special.logit, 0.1, 0.9, rtol=8),
+    _unary("exprel", SPECIAL.exprel, scipy.special.exprel, -2, 2),
+    _unary("entr", SPECIAL.entr, scipy.special.entr, 0.2, 2),
+    _unary("gammaln", SPECIAL.gammaln, scipy.special.gammaln, 0.3, 12, rtol=8),
+    _unary("gamma", SPECIAL.gamma, scipy.special.gamma, 0.5, 5, rtol=8, dtypes=F64),
+    _unary("digamma", SPECIAL.digamma, scipy.special.digamma, 0.5, 12, rtol=8, dtypes=F64),
+    _unary("trigamma", lambda x: SPECIAL.polygamma(1, x), lambda x: scipy.special.polygamma(1, x), 0.6, 9, rtol=16, dtypes=F64),
+    _unary("i0", SPECIAL.i0, scipy.special.i0, -4, 4, rtol=8),
+    _unary("i1", SPECIAL.i1, scipy.special.i1, -4, 4, rtol=8, dtypes=F64),
+    _unary("i0e", SPECIAL.i0e, scipy.special.i0e, 0.5, 12, rtol=8, dtypes=F64),
+    _unary("i1e", SPECIAL.i1e, scipy.special.i1e, 0.5, 12, rtol=8, dtypes=F64),
+    _unary(
+        "gammainc_by_x", lambda x: SPECIAL.gammainc(2.5, x), lambda x: scipy.special.gammainc(2.5, x), 0.5, 8, rtol=16, dtypes=F64
+    ),
+    _unary(
+        "betainc_by_x",
+        lambda x: SPECIAL.betainc(2.5, 1.5, x),
+        lambda x: scipy.special.betainc(2.5, 1.5, x),
+        0.1,
+        0.9,
+        rtol=16,
+        dtypes=F64,
+    ),
+    _binary("betaln", SPECIAL.betaln, scipy.special.betaln, (0.5, 12), (0.5, 12), rtol=16),
+    _binary("beta", SPECIAL.beta, scipy.special.beta, (0.5, 5), (0.5, 5), rtol=16, dtypes=F64),
+    _binary("zeta", SPECIAL.zeta, scipy.special.zeta, (1.5, 4), (0.6, 3), rtol=8, dtypes=F64),
+    _binary("poch", SPECIAL.poch, scipy.special.poch, (0.5, 4), (0.5, 3), rtol=32, dtypes=F64),
+    _binary("rel_entr", SPECIAL.rel_entr, scipy.special.rel_entr, (0.2, 2), (0.4, 2), rtol=8),
+    _binary("gammainc", SPECIAL.gammainc, scipy.special.gammainc, (0.8, 6), (0.5, 8), rtol=32, dtypes=F64, smooth=False),
+    _binary("gammaincc", SPECIAL.gammaincc, scipy.special.gammaincc, (0.8, 6), (0.5, 8), rtol=32, dtypes=F64, smooth=False),
+    _binary(
+        "gamma_draw_slope",
+        lambda a, x: draws.gamma_draw_slope(*fnp.broadcast_arrays(a, x)),
+        lambda a, x: -_by_shape(a, x) / scipy.stats.gamma.pdf(x, a),
+        (1, 9),
+        (1, 9),
+        rtol=3e7,
+        dtypes=("float64",),
+        differentiable=False,
+    ),
+    # ---- random numbers: a fixed key, times the operand
+    _unary("uniform", lambda x: x * fx.random.uniform(KEY, x.shape), lambda x: x * ref.uniform(x.shape), 1, 2, dtypes=F64),
+    _unary(
+        "normal",
+        lambda x: x * fx.random.normal(KEY, x.shape),
+        lambda x: x * ref.normal_of(ref.bits64(x.shape)),
+        1,
+        2,
+        dtypes=F64,
+        rtol=16,
+    ),
+    _unary(
+        "exponential",
+        lambda x: x * fx.random.exponential(KEY, x.shape),
+        lambda x: -x * np.log(ref.open_uniform(ref.bits64(x.shape))),
+        1,
+        2,
+        dtypes=F64,
+    ),
+    _unary(
+        "randint",
+        lambda x: fx.random.randint(KEY, x.shape, 3, 103),
+        lambda x: 3 + ref.randint(x.shape, 100),
+        1,
+        2,
+        differentiable=False,
+    ),
+    _unary(
+        "gamma_draw",
+        lambda a: draws.gamma_draw(*KEY, fnp.reshape(fnp.arange(a.size, dtype=np.uint32), a.shape), a),
+        ref.gamma,
+        1,
+        9,
+        dtypes=F64,
+        rtol=64,
+        differentiable=False,
+    ),
+    _unary("poisson", lambda x: fx.random.poisson(KEY, x), ref.poisson, 0, 9, differentiable=False, dtypes=F64),
+    _unary(
+        "binomial",
+        lambda x: fx.random.binomial(KEY, 12, x),
+        lambda x: ref.binomial(12, x),
+        0,
+        0.49,
+        differentiable=False,
+        dtypes=F64,
+    ),
     # ---- reductions
     _along("sum", lambda x: fnp.sum(x, axis=-1), lambda x: np.sum(x, axis=-1), rtol=64),
     _along("sum_first", lambda x: fnp.sum(x, axis=0), lambda x: np.sum(x, axis=0), rtol=64),
@@ -242,6 +386,7 @@ CASES: list[Case] = [
         lambda x: lax.dynamic_update_slice(x, x[:1] * 2.0, (np.int64(1),) + (np.int64(0),) * (x.ndim - 1)),
         lambda x: _updated(x),
     ),
+    _along("update_slice", lambda x: _every_other(x * x), lambda x: _every_other(x * x)),
     _along("sort", lambda x: fnp.sort(x, axis=-1), lambda x: np.sort(x, axis=-1), distinct=True),
     _along(
         "argsort",
@@ -337,6 +482,20 @@ CASES: list[Case] = [
     # ---- calls
     _along("jit_call", fx.jit(lambda x: fnp.sin(x) * x), lambda x: np.sin(x) * x, rtol=16),
     _along("checkpoint", fx.checkpoint(lambda x: fnp.sin(fnp.sin(x))), lambda x: np.sin(np.sin(x)), rtol=16),
+    # ---- control flow
+    _along(
+        "scan",
+        lambda x: fx.scan(lambda c, y: (c * 0.5 + fnp.sin(y), c * y), fnp.zeros_like(x[0]), x)[1],
+        _scan_oracle,
+        rtol=16,
+        extra={"leading": True},
+    ),
+    Case(
+        "cond", lambda x: fx.cond(x[0] > 0, fnp.sin, lambda y: y * y, x), _cond_oracle, [((3,),), ((2,),)], [(0.2, 2.0)], rtol=16
+    ),
+    Case("while_loop", _while, _while_oracle, [((3,),), ((2, 3),), ((0,),)], [(0.5, 1.2)], rtol=64),
+    Case("tapes", _tapes, lambda x: 5 * (np.sin(x) + np.sin(2 * x)), [((3,),)], [(0.5, 1.2)], dtypes=("float64",), rtol=64),
+    Case("no_tape", _tape_in_branch, _while_oracle, [((3,),)], [(0.5, 1.2)], rtol=64),
     _along("stop_gradient", lambda x: x * fx.stop_gradient(x * 0 + 2.0), lambda x: x * 2.0),
 ]
 
@@ -350,6 +509,15 @@ def _int_ops(np_: Any, x: Any, y: Any) -> Any:
         + np_.right_shift(a, 1)
         + np_.power(a, np_.absolute(b))
     )
+
+
+def _by_shape(a: np.ndarray, x: np.ndarray, h: float = 1e-4) -> np.ndarray:
+    """The derivative of gammainc by its first argument, by differences."""
+
+    def at(k: int) -> np.ndarray:
+        return scipy.special.gammainc(a + k * h, x)
+
+    return (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * h)
 
 
 def _recurrence(b: np.ndarray, a: np.ndarray) -> np.ndarray:
@@ -370,6 +538,11 @@ def _window(x: np.ndarray) -> np.ndarray:
     sizes = [max(1, n - 1) for n in x.shape]
     starts = [min(1, n - m) for n, m in zip(x.shape, sizes, strict=True)]
     return x[tuple(slice(s, s + m) for s, m in zip(starts, sizes, strict=True))]
+
+
+def _every_other(y: Any) -> Any:
+    y[1::2] = y[:-1:2] * 3.0
+    return y
 
 
 def _updated(x: np.ndarray) -> np.ndarray:
@@ -404,6 +577,10 @@ def _custom() -> list[Case]:
 
 
 CASES += _custom()
+CASES += [
+    Case(name, f, oracle, **{"shapes": complex_cases.PAIRS, "domains": complex_cases.DOMAIN} | options)
+    for name, f, oracle, options in complex_cases.entries()
+]
 
 from tests.linalg_cases import LINALG  # noqa: E402  (its cases are made of Case)
 

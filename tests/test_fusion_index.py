@@ -217,3 +217,92 @@ def test_slices_of_what_was_written_are_that():
 
     names = [e.prim.name for e in flatten(fx.make_ir(f)(LINE, np.ones(3))).eqns]
     assert "update_slice" not in names
+
+
+# ---- gathers ---------------------------------------------------------------------------------------------------------------
+
+TABLE, FLAT = RNG.standard_normal((50, 40)), RNG.standard_normal(1000).astype(np.float32)
+FEW, MANY = RNG.integers(-40, 40, (7, 9)), RNG.integers(-1000, 1000, 777)
+
+GATHERS: dict[str, tuple[Callable[..., Any], Any, Any]] = {
+    "rows": (lambda x, i: fnp.take(x, i, axis=0) * 2.0 + 1.0, TABLE, FEW),
+    "columns": (lambda x, i: np.exp(fnp.take(x, i, axis=1)), TABLE, FEW),
+    "computed index": (lambda x, i: fnp.take(x, (i * 3 + 1) % 1000) * 2.0, FLAT, MANY),
+    "two indices": (lambda x, i: x[i, i % 40] * x[i, (i + 1) % 40] - 1.0, TABLE, FEW),
+    "32 bits": (lambda x, i: fnp.take(x, i) * 2.0, FLAT, MANY.astype(np.int32)),
+    "unsigned": (lambda x, i: fnp.take(x, i) * 2.0, FLAT, (MANY % 256).astype(np.uint8)),
+    "unsigned 64": (lambda x, i: fnp.take(x, i) * 2.0, FLAT, (MANY % 999).astype(np.uint64)),
+    "transposed": (lambda x, i: fnp.take(x.T, i, axis=0) * 2.0, TABLE, FEW),
+    "computed array": (lambda x, i: fnp.take(x * x, i) * 2.0 + fnp.take(x, i), FLAT, MANY),
+    "by what was gathered": (lambda x, i: fnp.take(x, fnp.take(i, i % 777) + 0) * 2.0, FLAT, MANY),
+    "in pieces": (lambda x, i: np.concatenate([fnp.take(x, i) * 2.0, x[:5]]) * 3.0, FLAT, MANY),
+    "then summed": (lambda x, i: np.sum(fnp.take(x, i, axis=0) * 2.0, axis=-1), TABLE, FEW),
+    "written over": (lambda x, i: put(x * 2.0, fnp.take(x * 2.0, i) + 1.0, slice(0, 777)), FLAT, MANY),
+    "booleans": (lambda x, i: fnp.take(x > 0, i) & (i > 0), FLAT, MANY),
+    "nothing": (lambda x, i: fnp.take(x, i[:0]) * 2.0, FLAT, MANY),
+    "along an axis": (lambda x, i: fnp.take_along_axis(x, i.reshape(-1)[None, :40] % 50, axis=0) + 1.0, TABLE, FEW),
+}
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_gathers_have_the_same_bits(name, use_threads, cut_finely):
+    f, x, i = GATHERS[name]
+    works = [work(name, f, x, i)]
+    if name != "booleans":
+        works.append(work(f"{name} gradient", fx.grad(lambda x, i: np.sum(f(x, i) ** 2)), x, i))
+    check(works, use_threads)
+
+
+def test_a_gather_is_one_kernel_with_its_index_and_what_follows():
+    for name in ("rows", "computed index", "two indices", "32 bits"):
+        f, x, i = GATHERS[name]
+        assert [s.launch.kernel.form for s in compiled(f, x, i).steps] == ["map"], name
+    rows_, other = compiled(*GATHERS["rows"]), compiled(*GATHERS["computed index"])
+    assert "a: f64 rows" in rows_.text and "b: f32 indirect" in other.text
+    assert rows_.text == compiled(GATHERS["rows"][0], RNG.standard_normal((5, 16)), FEW[:2] % 5).text  # no sizes in kernels
+
+
+@pytest.mark.parametrize("wrong", [1000, -1001, 2**62, -(2**62)])
+@pytest.mark.parametrize("place", [0, 5, 776])
+def test_index_out_of_bounds_in_a_kernel(wrong, place):
+    def f(x, i):
+        return fnp.take(x, i) * 2.0
+
+    i = MANY.copy()
+    i[place] = wrong
+    step = fx.jit(f)
+    step(FLAT, MANY)
+    with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 0 with size 1000") as found:
+        step(FLAT, i)
+    assert "test_fusion_index.py" in str(found.value)
+    with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 0 with size 1000"), fx.disable_jit():
+        step(FLAT, i)
+    assert_same_bits(step(FLAT, MANY), np.take(FLAT, MANY) * np.float32(2))
+
+
+def test_which_of_two_index_arrays_is_wrong():
+    step = fx.jit(lambda x, i, j: x[i, j] * 2.0)
+    i, j = np.array([1, 2, 49]), np.array([3, 39, 40])
+    with pytest.raises(IndexError, match="index 40 is out of bounds for axis 1 with size 40"):
+        step(TABLE, i, j)
+    with pytest.raises(IndexError, match="index 50 is out of bounds for axis 0 with size 50"):
+        step(TABLE, i + 1, j - 1)
+
+
+# ---- tiles -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(64, 512), (70, 1024), (80, 1000), (3, 64, 576), (521, 521)])
+def test_transposed_reads_go_in_tiles(shape, use_threads, cut_finely):
+    x, y = RNG.standard_normal(shape), RNG.standard_normal((*shape[:-2], shape[-1], shape[-2]))
+    check([work(f"{shape}", lambda x, y: np.swapaxes(y, -1, -2) * 2.0 + x, x, y)], use_threads)
+
+
+def test_a_tile_is_as_wide_as_the_length_allows():
+    def plan_of(n):
+        (launch,) = compiled(lambda x, y: y.T + x, np.zeros((128, n)), np.zeros((n, 128))).steps[0].launches
+        return launch.plan[2:8].tolist()  # rows, their dimensions, elements of a row, 0, sizes
+
+    assert plan_of(1024) == [16 * 128, 2, 64, 0, 16, 128]
+    assert plan_of(1040) == [65 * 128, 2, 16, 0, 65, 128]  # whole vectors before wider tiles
+    assert plan_of(1021)[:4] == [128, 1, 1021, 0]  # a prime: row by row

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -509,16 +510,23 @@ def view_of_views(np: Any, y: Any, x: Any) -> None:
 
 
 def copies(np: Any, y: Any, x: Any) -> None:
-    for copy in (
+    for c in (
         y.copy(), np.array(y), np.copy(y), y.astype(float), y[[0, 1]], y[MASK], y.flatten(), y + 0, +y, np.clip(y, None, 9e9),
         np.concatenate([y]), np.roll(y, 0), np.tile(y, 1), np.repeat(y, 1, axis=0), np.round(y, 20), np.conj(y), np.sort(y),
-        abs(y),        y.take([0, 1], axis=0), np.where(True, y, y), np.ascontiguousarray(y.T), np.nan_to_num(y), np.pad(y, 0), np.positive(y),
+        abs(y),        y.take([0, 1], axis=0), np.where(True, y, y), np.ascontiguousarray(y.T), np.nan_to_num(y),
+        np.pad(y, 0), np.positive(y),
         np.broadcast_to(y, (2, 3, 4)).copy(), np.full(3, y[0, 0]), np.array([y, y]), np.stack([y])[0], np.cumsum(y),
-        y.clip(-9, 9),        np.full((3, 4), y), np.array(y, ndmin=3), y.round(20), y.repeat(1), np.real(y).copy(), np.append(y, []), np.vstack([y]),
+        y.clip(-9, 9),        np.full((3, 4), y), np.array(y, ndmin=3), y.round(20), y.repeat(1), np.real(y).copy(),
+        np.append(y, []), np.vstack([y]),
     ):  # fmt: skip
-        before = np.sum(copy)
-        copy[...] = 77.0
+        before = np.sum(c)
+        c[...] = 77.0
         y += 0.0 * before
+
+
+def copies_of_python(np: Any, y: Any, x: Any) -> None:
+    for c in (copy.copy(y), copy.deepcopy(y), copy.deepcopy([y])[0]):
+        c[...] = 77.0
 
 
 def read_only(np: Any, y: Any, x: Any) -> None:
@@ -541,7 +549,7 @@ def self_overlap(np: Any, y: Any, x: Any) -> None:
     v[...] = v
 
 
-VIEWS = [view_split, view_rows, view_reshape, view_axes, view_of_views, copies, read_only, self_overlap]
+VIEWS = [view_split, view_rows, view_reshape, view_axes, view_of_views, copies, copies_of_python, read_only, self_overlap]
 
 
 @pytest.mark.parametrize("change", VIEWS)
@@ -775,7 +783,9 @@ def filled(y: Any, x: Any) -> Any:
     return y
 
 
-@pytest.mark.parametrize("transform", [fx.grad, fx.jit, fx.checkpoint, lambda f: lambda x: fx.vmap(f)(x[None])])
+@pytest.mark.parametrize(
+    "transform", [fx.grad, fx.jit, lambda f: fx.grad(fx.checkpoint(f)), lambda f: lambda x: fx.vmap(f)(x[None])]
+)
 def test_53_plain_arrays_never_lose_a_traced_value(transform: F) -> None:
     def element(x: Any) -> Any:
         a = np.zeros(3)
@@ -806,14 +816,34 @@ def test_53_plain_arrays_never_lose_a_traced_value(transform: F) -> None:
             transform(masked)(x3)
 
 
+def test_arguments_that_are_not_differentiated() -> None:
+    """Their copies may be written to, their values may go into plain arrays, they themselves may not change."""
+
+    def f(x: Any, start: Any, *, weight: Any) -> Any:
+        u = start.copy()
+        u[1:] += x[1:] * weight[1:]
+        plain = np.zeros(3)
+        plain[0] = start[0]
+        plain += np.asarray(weight)
+        return np.sum(u * plain)
+
+    start, weight = np.array([2.0, 3.0, 4.0]), np.array([5.0, 6.0, 7.0])
+    np.testing.assert_array_equal(fx.grad(f)(x3, start, weight=weight), [0.0, 36.0, 49.0])
+    with pytest.raises(fx.MutationError, match="argument of the transformed function"):
+        fx.grad(lambda x, y: y.__setitem__(0, x[0]))(x3, start)
+    np.testing.assert_array_equal(start, [2.0, 3.0, 4.0])
+
+
 def test_52_buffers_of_the_namespace() -> None:
     """zeros, empty, ones, full, arange and their like, and np.zeros_like of a traced value, can be filled."""
     for make in (
         lambda x: fnp.zeros(3), lambda x: fnp.empty(3), lambda x: fnp.ones(3), lambda x: fnp.full(3, 1.0),
-        lambda x: fnp.arange(3.0),        lambda x: fnp.zeros_like(x), lambda x: np.zeros_like(x), lambda x: np.empty_like(x), lambda x: np.ones_like(x, shape=3),
+        lambda x: fnp.arange(3.0),        lambda x: fnp.zeros_like(x), lambda x: np.zeros_like(x),
+        lambda x: np.empty_like(x), lambda x: np.ones_like(x, shape=3),
         lambda x: np.full_like(x, 2.0), lambda x: fnp.linspace(0, 1, 3), lambda x: fnp.array([1.0, 2.0, 3.0]),
         lambda x: fnp.eye(3)[0], lambda x: fnp.array(table), lambda x: fnp.array([x[0], 1.0, 2.0]),
-        lambda x: fnp.empty_like(table),        lambda x: fnp.zeros_like(table), lambda x: fnp.identity(3)[1], lambda x: fnp.copy(table),
+        lambda x: fnp.empty_like(table),        lambda x: fnp.zeros_like(table), lambda x: fnp.identity(3)[1],
+        lambda x: fnp.copy(table),
     ):  # fmt: skip
 
         def f(x: Any, make: F = make) -> Any:

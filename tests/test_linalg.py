@@ -93,7 +93,7 @@ def test_eigenvalues_are_complex_whatever_they_are(dtype: str) -> None:
         want = np.result_type(w.dtype, np.complex64)
         for found in (L.eig(a), fx.jit(L.eig)(a)):
             assert_same_bits(list(found), [w.astype(want), v.astype(want)])
-        assert_same_bits(fx.jit(L.eigvals)(a), np.linalg.eigvals(a).astype(want))
+        assert_same_bits(fx.jit(L.eigvals)(a), w.astype(want))
 
 
 ORDERS = [None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf]
@@ -181,8 +181,6 @@ def test_factored_solvers(dtype: str) -> None:
     a, b = draw(90, 90, dtype=dtype) + 9 * np.eye(90, dtype=dtype), draw(90, 3, dtype=dtype)
     exact = 2e5 * eps_of(a)
     for trans, m in ((0, a), (1, a.T), (2, a.conj().T)):
-        if trans == 2 and a.dtype.kind == "c":
-            continue
         x = S.lu_solve(S.lu_factor(a), b, trans)
         assert x.dtype == a.dtype
         np.testing.assert_allclose(m @ x, b, atol=exact)
@@ -192,11 +190,10 @@ def test_factored_solvers(dtype: str) -> None:
         t = t.astype(dtype)
         x = S.solve_triangular(a * 0 + t, b, trans, lower=lower, unit_diagonal=unit)
         np.testing.assert_allclose({"N": t, "T": t.T, "C": t.conj().T}[trans] @ x, b, atol=exact)
-    if a.dtype.kind == "f":
-        spd = positive(90, 90, dtype=dtype) / 90
-        for lower in (False, True):
-            np.testing.assert_allclose(spd @ S.cho_solve(S.cho_factor(spd, lower), b), b, atol=exact)
-            np.testing.assert_allclose(S.cholesky(spd, lower), scipy.linalg.cholesky(spd, lower), atol=exact)
+    spd = positive(90, 90, dtype=dtype) / 90
+    for lower in (False, True):
+        np.testing.assert_allclose(spd @ S.cho_solve(S.cho_factor(spd, lower), b), b, atol=exact)
+        np.testing.assert_allclose(S.cholesky(spd, lower), scipy.linalg.cholesky(spd, lower), atol=exact)
 
 
 def test_dtypes() -> None:
@@ -508,6 +505,18 @@ def test_a_scalar_met_under_vmap_gets_its_whole_gradient() -> None:
     third = fx.jacrev(fx.jacrev(fx.grad(lambda x: x[0] * x[1] * x[2])))(x)
     expected = np.array([[[float(len({i, j, k}) == 3) for k in range(3)] for j in range(3)] for i in range(3)])
     assert_same_bits(third, expected)
+
+
+def test_flops_are_estimated() -> None:
+    a = np.stack([np.eye(30), np.eye(30)])
+
+    def flops(f: F, *args: Any) -> float:
+        return fx.jit(f).lower(*args).compile().cost_analysis()["flops"]
+
+    assert flops(L.cholesky, a) == 2 * 30**3 / 3
+    assert flops(L.solve, a, np.ones((30, 4))) == 2 * (2 * 30**3 / 3 + 2 * 30**2 * 4)
+    assert flops(lambda a: S.solve_triangular(a, np.ones(30)), a) == 2 * 30**2
+    assert flops(L.svdvals, a.astype(complex)) == 8 * 8 * 30**3 / 3
 
 
 # ---- errors --------------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,26 @@ GENERIC: list[tuple[Any, ...]] = [
     (i, i), (2, 2), (3,), ((v, v),), (M, 0, 1), (v, v, v), (v, 0, 1), (M, 0, 0.5),
     (3, v),
 ]  # fmt: skip
-PROBES: dict[str, Any] = {  # where none of these will do
+
+
+def _written(write: Any) -> Any:
+    """What an in-place function leaves in a copy of its operand."""
+
+    def probe(x: Any) -> Any:
+        y = fnp.concatenate([x, x])
+        write(y, x)
+        return y
+
+    return probe
+
+
+PROBES: dict[str, Any] = {
+    "copyto": _written(lambda y, x: fnp.copyto(y, x[0])),
+    "fill_diagonal": lambda x: (m := fnp.outer(x, x), fnp.fill_diagonal(m, x[0]))[0],
+    "place": _written(lambda y, x: fnp.place(y, y > 0.4, x)),
+    "put": _written(lambda y, x: fnp.put(y, i, x)),
+    "put_along_axis": _written(lambda y, x: fnp.put_along_axis(y, i, x, 0)),
+    "putmask": _written(lambda y, x: fnp.putmask(y, y > 0.4, x[0])),  # where none of these will do
     "apply_along_axis": lambda x: fnp.apply_along_axis(fnp.sum, 0, x),
     "apply_over_axes": lambda x: fnp.apply_over_axes(fnp.sum, x, (0,)),
     "average": lambda x: fnp.average(x),
@@ -121,6 +140,32 @@ FUNCTIONS = sorted(
     for module, original, ours, name in registry.names()
     if module == "np" and registry.status(ours, original, name) in ("differentiable", "constant") and callable(getattr(fnp, name))
 )
+
+
+@pytest.mark.parametrize("name", sorted(registry.VALUE_ONLY))
+def test_value_only(name: str) -> None:
+    """They are there, and differentiating them says that this is not supported."""
+    f = getattr(fnp, name, None) or getattr(fnp.linalg, name)
+    x = v if name == "roots" else M
+    assert fx.tree.leaves(f(x))[0].shape == ((2,) if name == "roots" else (3,))
+    with pytest.raises(fx.UnsupportedError, match="derivative"):
+        fx.jvp(f, (x,), (x,))
+
+
+LINALG = [
+    name for module, _, ours, name in registry.names() if module == "np.linalg" and hasattr(ours, name) and name != "LinAlgError"
+]
+SYMMETRIC = M @ M.T + np.eye(3)
+FOR_MATRICES: list[tuple[Any, ...]] = [
+    (SYMMETRIC,), (M, 2), (M, v), (M, M.T.copy()), (v, v[::-1].copy()), ([M, M],), (M[None] * np.eye(3)[:, :, None], v),
+    (np.eye(4).reshape(2, 2, 2, 2) + 0.1,),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in LINALG if n not in registry.VALUE_ONLY])
+def test_status_in_linalg(name: str) -> None:
+    answers = [_varies(getattr(fnp.linalg, name), *args) for args in FOR_MATRICES]
+    assert (True not in answers) if name in registry.CONSTANT else (True in answers)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -93,8 +93,7 @@ def test_nothing_to_add_up_or_to_write() -> None:
 
 def test_what_has_no_kernel_is_a_library_call() -> None:
     x = values(5, 5)
-    for dtype in (np.float16, np.complex64):
-        assert steps(lambda a: a @ a, x.astype(dtype)) == [("host", "dot")]
+    assert steps(lambda a: a @ a, x.astype(np.float16)) == [("host", "dot")]
     config.matmul = "blas"
     try:
         assert steps(lambda a: a @ a, x) == [("host", "dot")]

@@ -358,7 +358,7 @@ def test_30_data_dependent_shapes() -> None:
     gradient(lambda x: x.sum() if x.sum() > 0 else -x.sum(), array([-1.0, 0.5]), [-1, -1], known=True)
     for fails, words in (
         (lambda: fx.jit(lambda x: x[x > 0])(np.arange(3.0)), ["x[x > 0]", "np.where"]),
-        (lambda: fx.vmap(lambda x: x if x.sum() > 0 else -x)(ones((2, 3))), ["if x.sum() > 0", "np.where"]),
+        (lambda: fx.vmap(lambda x: x if x.sum() > 0 else -x)(ones((2, 3))), ["if x.sum() > 0", "np.where", "fx.cond"]),
     ):
         with pytest.raises(fx.ConcretizationError, match=r"test_reported_cases.py:\d+") as caught:
             fails()
@@ -439,7 +439,8 @@ def peak(f: F, x: Any) -> int:
     f(x)
     found = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return found
+    planned = f.lower(x).compile().memory_analysis() if hasattr(f, "lower") else None  # large work space is no Python memory
+    return found + planned.temp_bytes if planned is not None else found
 
 
 @pytest.mark.slow
@@ -585,7 +586,7 @@ def test_53_writes_into_plain_arrays(transform: Any) -> None:
         lambda x: np.clip(x, 0, 1, out=plain),
         lambda x: np.cumsum(x, out=plain),
         lambda x: np.matmul(x, x, out=plain),
-        lambda x: np.concatenate([x, x], out=plain),
+        lambda x: np.concatenate([x[None], x[None], x[None]], out=plain),
         lambda x: np.fill_diagonal(square, x),
         lambda x: plain.fill(x),
     ):

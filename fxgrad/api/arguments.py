@@ -11,7 +11,8 @@ import numpy as np
 from fxgrad import errors, tree
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.base import instantiate, is_float
-from fxgrad.trace.function import argument_names, as_leaf, as_leaves, aval_of_leaf, name_of
+from fxgrad.trace.function import argument_names, as_leaf, as_leaves, aval_of_leaf, is_plain_array, name_of
+from fxgrad.trace.tracing import current_trace
 
 F = Callable[..., Any]
 
@@ -35,10 +36,10 @@ class Arguments:
             new = tree.unflatten(structure, values)
             if argnums is None:
                 return f(*new, **kwargs)
-            full = list(args)
+            full = [lifted(x) for x in args]
             for i, value in zip(argnums, new, strict=True):
                 full[i] = value
-            return f(*full, **kwargs)
+            return f(*full, **{name: lifted(x) for name, x in kwargs.items()})
 
         self.rebuild = rebuild
 
@@ -50,6 +51,12 @@ class Arguments:
         position = path[0].key
         position = position if argnums is None else argnums[position]
         return f"{before}argument '{argument_names(self.f, args)[position]}'{tree.path_string(path[1:])}"
+
+
+def lifted(x: Any) -> Any:
+    """An array among the arguments that are not differentiated, as a traced value: so `x.copy()` may be written to."""
+    trace = current_trace()
+    return trace.argument(x) if trace is not None and is_plain_array(x) else x
 
 
 def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
@@ -79,16 +86,23 @@ def argnums_of(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> 
     return numbers
 
 
-def require_float(arguments: Arguments, transform: str) -> None:
+def require_float(arguments: Arguments, transform: str, holomorphic: bool = False, real: bool = False) -> None:
+    """Inputs are floating point; with `holomorphic` complex, else, with `real`, not."""
     for i, leaf in enumerate(arguments.leaves):
         dtype = leaf.dtype
-        if dtype.kind == "f":
+        if holomorphic and dtype.kind != "c":
+            raise errors.NonDifferentiableError(
+                f"{transform}(holomorphic=True) needs complex inputs, but {arguments.label(i)} has dtype {dtype}",
+                why="The complex derivative is that of a function of a complex number.",
+                fix="Pass z.astype(complex), or leave holomorphic=True away.",
+            )
+        if dtype.kind == "f" or (dtype.kind == "c" and (holomorphic or not real)):
             continue
         if dtype.kind == "c":
-            raise errors.UnsupportedError(
-                f"{transform} of complex inputs is not supported: {arguments.label(i)} is {dtype}",
-                why="fxgrad has no complex derivatives (yet).",
-                fix="Pass real and imaginary parts as two arguments.",
+            raise errors.NonDifferentiableError(
+                f"{transform} needs real inputs, but {arguments.label(i)} has dtype {dtype}",
+                why="A function of complex numbers that is not holomorphic has a derivative by either part, not one.",
+                fix="Pass holomorphic=True if it is; else pass the parts as two arguments, or use fx.jvp or fx.jacrev.",
             )
         raise errors.NonDifferentiableError(
             f"{transform} needs floating-point inputs, but {arguments.label(i)} has dtype {dtype}",
@@ -114,7 +128,7 @@ def matching(x: Any, aval: Aval, what: Callable[[], str], of: str) -> Any:
     """A tangent or cotangent checked against the value it belongs to; None for integer values, and for zero."""
     if x is None or not is_float(aval.dtype):
         return None
-    if type(x) in (int, float) and aval.shape == ():
+    if (type(x) in (int, float) or (type(x) is complex and aval.dtype.kind == "c")) and aval.shape == ():
         return aval.dtype.type(x)
     x, weak = as_leaf(x, what)
     have = aval_of_leaf(x)

@@ -57,7 +57,7 @@ def vmap(f: F, in_axes: Any = 0, out_axes: Any = 0) -> F:
             zip(*(as_leaf(x, lambda: f"an argument of vmap of '{name_of(f)}'") for x in flat), strict=True) if flat else ((), ())
         )
         axes = _prefix(axes_tree, (args, kwargs), "in_axes")
-        axes, size = _batch_size(f, arguments, leaves, axes)
+        axes, size = _batch_size(f, arguments, kwargs, leaves, axes)
         moved = [_to_front(x, a) for x, a in zip(leaves, axes, strict=True)]
         examples = [
             Aval(aval_of_leaf(x).shape[1:], aval_of_leaf(x).dtype) if a is not None else aval_of_leaf(x)
@@ -97,11 +97,20 @@ def _prefix(axes: Any, full: Any, what: str) -> list[int | None]:
     )
 
 
-def _batch_size(f: F, arguments: Arguments, leaves: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[int | None], int]:
+def _keyword_label(kwargs: dict[str, Any], number: int) -> str:
+    """A leaf among the keyword arguments as messages name it: argument 'params'['w']."""
+    (first, *rest), _ = tree.flatten_with_path(kwargs)[0][number]
+    return f"argument '{first.key}'{tree.path_string(tuple(rest))}"
+
+
+def _batch_size(
+    f: F, arguments: Arguments, kwargs: dict[str, Any], leaves: Sequence[Any], axes: Sequence[int | None]
+) -> tuple[list[int | None], int]:
     sizes: dict[int, str] = {}
     canonical_axes: list[int | None] = []
     for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
-        label = arguments.label(i) if i < len(arguments.leaves) else "a keyword argument"
+        positional = len(arguments.leaves)
+        label = arguments.label(i) if i < positional else _keyword_label(kwargs, i - positional)
         shape = aval_of_leaf(x).shape
         if axis is not None and not -len(shape) <= axis < len(shape):
             raise errors.FxValueError(

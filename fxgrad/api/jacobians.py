@@ -21,7 +21,7 @@ from fxgrad.trace.tracer import Tracer
 F = Callable[..., Any]
 
 
-def jacfwd(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
+def jacfwd(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> F:
     """The Jacobian by forward mode, one tangent per input element: the choice for few inputs and many outputs.
 
     Returns:
@@ -38,11 +38,11 @@ def jacfwd(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
                [0., 4.]])
     """
 
-    @wraps(f, "jacfwd", (jacfwd, (f, argnums, has_aux)))
+    @wraps(f, "jacfwd", (jacfwd, (f, argnums, has_aux, holomorphic)))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers = argnums_of(argnums, args, "jacfwd")
         arguments = Arguments(f, args, kwargs, numbers, "jacfwd")
-        require_float(arguments, "jacfwd")
+        require_float(arguments, "jacfwd", holomorphic, real=True)
         avals = [aval_of_leaf(x) for x in arguments.leaves]
         aux = None
 
@@ -89,7 +89,7 @@ def _owned(x: Any) -> Any:
     return x if type(x) is Tracer or x.base is None else x.copy()
 
 
-def jacrev(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
+def jacrev(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> F:
     """The Jacobian by reverse mode, one cotangent per output element: the choice for many inputs and few outputs.
 
     Returns, raises: as `jacfwd`.
@@ -101,11 +101,11 @@ def jacrev(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
                [0., 4.]])
     """
 
-    @wraps(f, "jacrev", (jacrev, (f, argnums, has_aux)))
+    @wraps(f, "jacrev", (jacrev, (f, argnums, has_aux, holomorphic)))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers = argnums_of(argnums, args, "jacrev")
         arguments = Arguments(f, args, kwargs, numbers, "jacrev")
-        require_float(arguments, "jacrev")
+        require_float(arguments, "jacrev", holomorphic)
         result = vjp(arguments.rebuild, *arguments.leaves, has_aux=has_aux)
         out, pullback = result[0], result[1]
         flat, out_tree = tree.flatten(out)
@@ -116,6 +116,13 @@ def jacrev(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
                     f"jacrev needs floating-point outputs, got {a} from '{name_of(f)}'",
                     why="A function with integer values has no derivative.",
                     fix="Return y.astype(float), or pass it through with has_aux=True.",
+                )
+            if (a.dtype.kind == "c") != holomorphic:
+                raise errors.NonDifferentiableError(
+                    f"jacrev{'(holomorphic=True)' * holomorphic} needs {'complex' if holomorphic else 'real'} outputs, "
+                    f"got {a} from '{name_of(f)}'",
+                    why="A complex result has a derivative of its own only if the function is holomorphic.",
+                    fix="Return np.real(z) or np.abs(z), or pass holomorphic=True for holomorphic functions of complex inputs.",
                 )
         rows = vmap(lambda *cts: pullback(tree.unflatten(out_tree, cts)))(*_basis(avals))
         start, blocks = 0, []
@@ -135,7 +142,7 @@ def jacrev(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
 jacobian = jacrev
 
 
-def hessian(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
+def hessian(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> F:
     """The matrix of second derivatives, forward over reverse.
 
     Returns:
@@ -147,7 +154,7 @@ def hessian(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
         array([[ 6.,  0.],
                [ 0., 12.]])
     """
-    return jacfwd(jacrev(f, argnums, has_aux), argnums, has_aux)
+    return jacfwd(jacrev(f, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
 def hvp(f: F, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:

@@ -23,13 +23,17 @@ from fxgrad.transforms.transpose import transpose as transpose_program
 F = Callable[..., Any]
 
 
-def grad(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
+def grad(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> F:
     """The gradient of a scalar function, by reverse mode.
+
+    By a complex argument z = x + iy the gradient of a real function is df/dx - i df/dy (JAX's convention): its conjugate is the
+    direction of steepest ascent. With `holomorphic` it is the complex derivative.
 
     Arguments:
         f: a function of arrays (any pytrees) whose result is a real scalar, or (scalar, aux) with `has_aux`.
         argnums: which positional arguments to differentiate: an int, or several.
         has_aux: whether f returns a pair whose second part is passed through.
+        holomorphic: whether f is a holomorphic function: complex arguments, complex result.
 
     Returns:
         A function with f's arguments that returns the gradient: for an int `argnums` a tree like that argument, else a tuple
@@ -42,11 +46,13 @@ def grad(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
         >>> import numpy as np, fxgrad as fx
         >>> fx.grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
         array([2., 4.])
+        >>> fx.grad(np.abs)(3.0 + 4.0j)
+        np.complex128(0.6-0.8j)
     """
-    return _reverse(f, argnums, has_aux, with_value=False)
+    return _reverse(f, argnums, has_aux, holomorphic, with_value=False)
 
 
-def value_and_grad(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> F:
+def value_and_grad(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> F:
     """Like `grad`, and returns the pair (value, gradient); with `has_aux`, ((value, aux), gradient).
 
     Example:
@@ -54,17 +60,17 @@ def value_and_grad(f: F, argnums: int | Sequence[int] = 0, has_aux: bool = False
         >>> fx.value_and_grad(lambda x: x**3)(2.0)
         (np.float64(8.0), np.float64(12.0))
     """
-    return _reverse(f, argnums, has_aux, with_value=True)
+    return _reverse(f, argnums, has_aux, holomorphic, with_value=True)
 
 
-def _reverse(f: F, argnums: int | Sequence[int], has_aux: bool, with_value: bool) -> F:
+def _reverse(f: F, argnums: int | Sequence[int], has_aux: bool, holomorphic: bool, with_value: bool) -> F:
     transform = "value_and_grad" if with_value else "grad"
 
-    @wraps(f, transform, (_reverse, (f, argnums, has_aux, with_value)))
+    @wraps(f, transform, (_reverse, (f, argnums, has_aux, holomorphic, with_value)))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers = argnums_of(argnums, args, transform)
         arguments = Arguments(f, args, kwargs, numbers, transform)
-        require_float(arguments, transform)
+        require_float(arguments, transform, holomorphic)
         traced = trace_function(
             arguments.rebuild,
             arguments.leaves,
@@ -73,7 +79,7 @@ def _reverse(f: F, argnums: int | Sequence[int], has_aux: bool, with_value: bool
             known=True,
             differentiated=[True] * len(arguments.leaves),
             name=name_of(f),
-            check=lambda out: _check_scalar(f, out, has_aux, transform),
+            check=lambda out: _check_scalar(f, out, has_aux, holomorphic, transform),
         )
         n, k = len(traced.captures), len(arguments.leaves)
         program = canonical(traced.program)
@@ -97,11 +103,11 @@ def _reverse(f: F, argnums: int | Sequence[int], has_aux: bool, with_value: bool
 _ONE_NUMBER = "A gradient is the derivative of one real number."
 
 
-def _check_scalar(f: F, out: Any, has_aux: bool, transform: str) -> None:
+def _check_scalar(f: F, out: Any, has_aux: bool, holomorphic: bool, transform: str) -> None:
     if has_aux:
         require_pair(out, f, transform)
         out = out[0]
-    if type(out) is Tracer and out._var.aval.shape == () and out._var.aval.dtype.kind == "f":
+    if type(out) is Tracer and out._var.aval.shape == () and out._var.aval.dtype.kind == "fc"[holomorphic]:
         return
     kind = type(out)
     shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", None)
@@ -117,11 +123,18 @@ def _check_scalar(f: F, out: Any, has_aux: bool, transform: str) -> None:
             why=_ONE_NUMBER,
             fix="Reduce it (y.sum(), y.mean(), y[0]), or use fx.jacrev for the whole Jacobian, or fx.vjp with a cotangent.",
         )
+    if holomorphic:
+        raise errors.NonDifferentiableError(
+            f"{transform}(holomorphic=True) needs a complex output, got {dtype or kind.__name__} from '{name_of(f)}'",
+            why="A real function that has a complex derivative is constant.",
+            fix="Leave holomorphic=True away: the gradient of a real function of z = x + iy is df/dx - i df/dy.",
+        )
     if kind is not float and (dtype is None or not is_float(dtype) or dtype.kind == "c"):
         raise errors.NonDifferentiableError(
             f"{transform} needs a real floating-point output, got {dtype or kind.__name__} from '{name_of(f)}'",
             why=_ONE_NUMBER,
-            fix="Return y.astype(float) of an integer or bool, np.real(z) or np.abs(z)**2 of a complex number.",
+            fix="Return y.astype(float) of an integer or bool, np.real(z) or np.abs(z)**2 of a complex number; or pass "
+            "holomorphic=True if the function is.",
         )
 
 

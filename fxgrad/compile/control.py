@@ -30,7 +30,7 @@ from fxgrad.compile.plan import ALIGNMENT, Memory, plan_memory
 from fxgrad.compile.tables import Find, TableWriter
 from fxgrad.compile.unrolled import unroll
 from fxgrad.ir.program import Eqn, Program
-from fxgrad.ir.types import Aval, Var
+from fxgrad.ir.types import TAPE, Aval, Var
 from fxgrad.kernels.turns import Group, TurnsKernel
 from fxgrad.runtime.table import Move, Operand
 
@@ -347,12 +347,17 @@ class Turns(Control):
 
 
 def control_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
-    """The step of a control equation, after those that bring its operands in order; None if a body calls a library."""
+    """The step of a control equation, after those that bring its operands in order.
+
+    None if a body calls a library, or if there are tapes, which are Python objects.
+    """
     from fxgrad.compile.lower import Step
 
-    operands = Operands(a, "a loop reads it in order")
     lower = _LOWERINGS.get(eqn.prim.name)
-    control = None if lower is None else lower(operands, eqn)
+    if lower is None or any(x.aval.dtype == TAPE for x in (*eqn.inputs, *eqn.outputs)):
+        return None
+    operands = Operands(a, "a loop reads it in order")
+    control = lower(operands, eqn)
     if control is None:
         return None
     step = Step("control", _title(eqn), why, operands.roots, eqn.outputs)

@@ -59,8 +59,14 @@ class Task:
         self.epilogue: list[Eqn] = []
         self.rows: Rows | None = None
         self.updates: list[Update] = []  # those of the equations that write a region of an array
+        self.gathers: list[Eqn] = []  # those that read at computed places
         self.pieces: list[Eqn] = []  # those of the equations whose results are taken from operands piece by piece
         self.why: list[str] = []
+
+    @property
+    def joins(self) -> bool:
+        """Whether it stores complex values, which takes two results of a kernel each."""
+        return any(v.aval.dtype.kind == "c" for v in self.stored)
 
     @property
     def all_eqns(self) -> list[Eqn]:
@@ -77,6 +83,8 @@ class Analysis:
         self.views: dict[Var, tuple[Atom, Layout]] = {}
         self.pieces: set[int] = set()  # map equations that take their result from their operands piece by piece
         self.updates: dict[int, Update] = {}
+        self.gathers: set[int] = set()  # those that are part of map kernels
+        self._readers: dict[Var, list[Eqn]] | None = None
         self.links: dict[int, int | None] = {}  # for updates, the one before that is one kernel with it
         self.apart: dict[int, list[Region]] = {}  # the regions of such a chain
         self.kept = set(program.outputs)
@@ -171,25 +179,35 @@ class Analysis:
         if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
             return self._update(i)
         if is_indexed(eqn):
-            return "indexed"
+            return self._indexed(i)
         if prim.name == "iota" and eqn.outputs[0].aval.ndim == 1 and eqn.outputs[0].aval.dtype == np.int64:
             return "iota"
         if in_pieces(eqn):
-            whole = only_part(eqn)
-            if whole is not None:
-                self.views[eqn.outputs[0]] = self.access(whole)
-                return "view"
-            self.pieces.add(i)
-            return "map"
+            return self._in_pieces(i)
         if prim.kind == "view" and len(eqn.inputs) == 1:
             root, layout = self.access(eqn.inputs[0])
-            found = apply_view(prim.name, layout, eqn.params)
+            found = apply_view(prim.name, layout, eqn.params, eqn.inputs[0].aval.dtype.itemsize)
             if found is not None:
                 self.views[eqn.outputs[0]] = (root, found)
                 return "view"
         return "host"
 
+    def _in_pieces(self, i: int) -> str:
+        whole = only_part(self.eqns[i])
+        if whole is not None:
+            self.views[self.eqns[i].outputs[0]] = self.access(whole)
+            return "view"
+        self.pieces.add(i)
+        return "map"
+
+    def _indexed(self, i: int) -> str:
+        if not self._gathers_along(self.eqns[i]):
+            return "indexed"
+        self.gathers.add(i)
+        return "map"
+
     def _update(self, i: int) -> str:
+        """An update of a part is written in place; others are what they write, or nothing."""
         eqn = self.eqns[i]
         if covers(eqn) or not math.prod(region_shape(eqn)):
             self.views[eqn.outputs[0]] = self.access(eqn.inputs[covers(eqn)])
@@ -198,6 +216,26 @@ class Analysis:
         self.eqns[i] = self.updates[i].eqn
         self.producer[self.updates[i].home] = i
         return "update"
+
+    def _gathers_along(self, eqn: Eqn) -> bool:
+        """Whether a gather is to be part of a map kernel: of one that computes its indices, or goes on with what it reads."""
+        if not self.fusion or eqn.prim.name != "gather":
+            return False
+        x, *indices = eqn.inputs
+        out = eqn.outputs[0]
+        if type(self.access(x)[0]) is not Var or x in indices or not out.aval.ndim:
+            return False
+        computed = [self.producer.get(i) for i in indices if type(i) is Var and i.aval.shape == out.aval.shape]
+        if any(p is not None and self.kinds[p] == "map" for p in computed):
+            return True
+        if self._readers is None:
+            self._readers = {}
+            for e in self.eqns:
+                for v in e.inputs:
+                    if type(v) is Var:
+                        self._readers.setdefault(v, []).append(e)
+        readers = self._readers.get(out, [])
+        return any(e.prim.kind == "map" and e.outputs[0].aval.shape == out.aval.shape for e in readers)
 
     def access(self, atom: Atom) -> tuple[Atom, Layout]:
         """The stored value behind an atom, and the atom's layout in it."""
@@ -213,7 +251,7 @@ class Analysis:
 
     def direct(self, atom: Atom, c: int) -> int | None:
         """The map equation whose value equation c, a map, a reduction or an update, can take from a register."""
-        if type(atom) is not Var:
+        if type(atom) is not Var or (c in self.gathers and atom is self.eqns[c].inputs[0]):
             return None
         p = self.producer.get(atom)
         return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.space(c), ()) else None
@@ -281,12 +319,12 @@ def _groups(a: Analysis) -> dict[int, Any]:
         parent[max(i, j)] = min(i, j)
 
     first: dict[Any, int] = {}
-    for i, kind in enumerate(a.kinds):
-        if kind not in ("map", "update"):
-            continue
-        parent[i] = i
+    parent.update({i: i for i, kind in enumerate(a.kinds) if kind in ("map", "update")})
+    for i in parent:
         shape = a.space(i)
         place = (a.levels[i], shape)
+        if shape == () and a.eqns[i].prim.name == "complex":  # two results: none of a list of scalar operations
+            continue
         if shape == ():
             join(i, first.setdefault(place, i))
         if i in a.updates and (p := a.chained(i)) is not None and a.levels[p] == a.levels[i]:
@@ -365,8 +403,8 @@ class Placement:
                 why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
             else:
                 why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
-        if i in a.pieces and any(k[0] == "reduce" for k in needs):
-            why = why or "a reduction does not read in pieces"
+        if (i in a.pieces or i in a.gathers) and any(k[0] == "reduce" for k in needs):
+            why = why or f"a reduction does not read {'in pieces' if i in a.pieces else 'at computed places'}"
         return needs, why
 
     def _place(self, i: int) -> None:
@@ -418,7 +456,7 @@ class Placement:
             if j in seen:
                 continue
             seen.add(j)
-            if not a.eqns[j].prim.cheap or len(seen) > _MAX_CONE:
+            if not a.eqns[j].prim.cheap or j in a.gathers or len(seen) > _MAX_CONE:
                 return None
             for x in a.eqns[j].inputs:
                 p = a.direct(x, j)
@@ -477,6 +515,7 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
                 task = kernels.setdefault(k, Task(k[0], shape, i))
                 task.eqns.append(eqn)
                 task.pieces += [eqn] if i in a.pieces else []
+                task.gathers += [eqn] if i in a.gathers else []
                 if k == placed.home[i] and i in placed.why:
                     if i in a.updates:
                         written.setdefault(k, []).append(i)
@@ -505,7 +544,7 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
         if len(users) != 1 or v in placed.viewed or users[0].kind != "map":
             continue
         m = users[0]
-        if m.pieces or m.updates:
+        if m.pieces or m.updates or m.gathers or m.joins:
             continue
         plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:

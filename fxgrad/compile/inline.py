@@ -15,12 +15,14 @@ from fxgrad.compile.invariant import hoisted
 from fxgrad.compile.outer import is_outer, outer_eqns
 from fxgrad.compile.simplify import simplify
 from fxgrad.ir.program import Eqn, Program, dce
-from fxgrad.ir.types import Atom, Aval, Var
+from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.primitives.base import REGISTRY
 
 __all__ = ["appended", "flatten"]
 
 _INLINED = ("jit_call", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _ALIASES = ("stop_gradient", "name")  # the compiler sees through these
+_PARTS = ("real", "imag")
 
 
 def _simplified(program: Program) -> Program:
@@ -31,7 +33,7 @@ def _inner(eqn: Eqn) -> Program | None:
     """The program an equation stands for, if it is to be merged."""
     if eqn.prim.kind == "call" and eqn.prim.name in _INLINED:
         return eqn.params["program"]
-    if eqn.prim.kind == "expand":
+    if eqn.prim.definition(a.aval for a in (*eqn.inputs, *eqn.outputs)) is not None:
         from fxgrad.trace.tracing import trace_expansion
 
         key = (eqn.prim, tuple(a.aval for a in eqn.inputs), tuple(sorted(eqn.params.items())))
@@ -65,6 +67,8 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
     def start(r: Program, values: list[Atom], line: Any) -> tuple[Program, dict[Var, Atom], Iterator[Eqn], Any]:
         return r, dict(zip(r.inputs, values, strict=True)), iter(r.eqns), line
 
+    parts: dict[Var, list[Atom]] = {}  # of the complex values joined here
+
     stack = [start(region, args, None)]
     targets: list[tuple[dict[Var, Atom], Any]] = []
     while True:
@@ -82,11 +86,16 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
         if eqn.prim.name in _ALIASES:
             env[eqn.outputs[0]] = inputs[0]
             continue
+        if eqn.prim.name in _PARTS and (part := _part(eqn.prim.name, inputs[0], parts)) is not None:
+            if part.aval.shape != eqn.outputs[0].aval.shape:
+                part = _spread(part, eqn, eqns)
+            env[eqn.outputs[0]] = part
+            continue
         inner = _inner(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs))
         if inner is not None:
             targets.append((env, eqn.outputs))
             # an expansion is traced once for all its uses: its equations come from the line of the one they stand for
-            stack.append(start(_simplified(inner), inputs, line or (eqn.source if eqn.prim.kind == "expand" else None)))
+            stack.append(start(_simplified(inner), inputs, line or (None if eqn.prim.kind == "call" else eqn.source)))
             continue
         outs = [Var(v.aval) for v in eqn.outputs]
         env.update(zip(eqn.outputs, outs, strict=True))
@@ -95,6 +104,22 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
             continue
         made = Eqn(eqn.prim, inputs, eqn.params, outs, line or eqn.source)
         eqns += outer_eqns(made, outs[0]) if is_outer(made) else [made]
+        if eqn.prim.name == "complex":
+            parts[outs[0]] = inputs
+
+
+def _part(name: str, z: Atom, parts: dict[Var, list[Atom]]) -> Atom | None:
+    """The real or imaginary part of a complex value, where that is known as such."""
+    if type(z) is Lit:
+        return Lit(getattr(z.value, name))
+    return parts[z][_PARTS.index(name)] if type(z) is Var and z in parts else None
+
+
+def _spread(x: Atom, eqn: Eqn, eqns: list[Eqn]) -> Var:
+    """A scalar in the shape of the equation's result."""
+    out = Var(eqn.outputs[0].aval)
+    eqns.append(Eqn(REGISTRY["broadcast"], [x], {"shape": out.aval.shape, "dims": ()}, [out], eqn.source))
+    return out
 
 
 _COUNTED = ("int32", "int64", "float32", "float64")  # in which converting 0, 1, 2, ... gives what NumPy's arange does

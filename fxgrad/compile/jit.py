@@ -24,7 +24,7 @@ from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
-from fxgrad.runtime.stale import glance, reachable
+from fxgrad.runtime.stale import glance, peep, reachable
 from fxgrad.structure import LEAF_TYPES, Structure
 from fxgrad.trace.function import Traced, argument_names, as_leaf, aval_of_leaf, canonical, name_of, trace_function
 from fxgrad.trace.guards import Guards, random_state
@@ -75,6 +75,9 @@ class _Static:
         return self._hash
 
 
+CONTENTS = "the contents of an array that NumPy read while tracing"
+
+
 class _Entry:
     """One trace: the program, what it captured, how its result is put together, and its compiled form."""
 
@@ -85,9 +88,11 @@ class _Entry:
         self.program = canonical(dce(traced.program))
         self.captures = traced.captures
         self.donated = tuple([len(traced.captures) + i for i in donated])
-        # captured arrays are read at every call; others within reach may have been read by NumPy, once, while tracing
+        # Arrays within reach may have been read by NumPy, once, while tracing. Those that are captured most likely were not, and
+        # are read at every call; so they get a shorter look.
         captured = {id(c) for c in traced.captures}
-        self.contents = [(a, glance(a)) for a in (*guards.arrays, *statics.arrays) if id(a) not in captured]
+        looks = [(a, peep if id(a) in captured else glance) for a in (*guards.arrays, *statics.arrays)]
+        self.contents = [(a, look, look(a)) for a, look in looks if reachable(a)]
         self.out_tree = traced.out_tree
         self.executable: Callable[..., list[Any]] | None = None
         self.quick: Callable[[tuple[Any, ...]], Any] | None = None
@@ -98,9 +103,16 @@ class _Entry:
             if a.shape != v.aval.shape or a.dtype != v.aval.dtype:
                 return "the shape or dtype of a captured array"
         found = self.guards.changed() or self.statics.changed()
-        if found is None and any([glance(a) != mark for a, mark in self.contents]):
-            return "the contents of an array that NumPy read while tracing"
+        if found is None and any([look(a) != mark for a, look, mark in self.contents]):
+            return CONTENTS
         return found
+
+    def learn(self, old: _Entry) -> None:
+        """Arrays whose contents changed without moving the trace: only the program reads them, so they are watched no more."""
+        if self.program is old.program:
+            moved = {id(a) for a, look, mark in old.contents if look(a) != mark}
+            kept = {id(a) for a, _, _ in old.contents} - moved
+            self.contents = [c for c in self.contents if id(c[0]) in kept]
 
     def compiled(self) -> Callable[..., list[Any]]:
         if self.executable is None:
@@ -256,7 +268,9 @@ class Jitted:
                 return self._f(*[statics[i] if i in statics else next(rest) for i in range(len(args))], **new_kwargs, **named)
 
             held = {**{name: args[i] for i, name in enumerate(argument_names(self._f, args)) if i in statics}, **named}
-            entry = self._trace(run, leaves, weak, held, self._donated_leaves(structure, statics, leaves))
+            old, entry = entry, self._trace(run, leaves, weak, held, self._donated_leaves(structure, statics, leaves))
+            if old is not None and changed == CONTENTS:
+                entry.learn(old)
             if not any(type(c) is Tracer for c in entry.captures):
                 self._entries[key] = entry
                 self._entries.move_to_end(key)

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis, Task
-from fxgrad.compile.layout import Layout, MapPlan, Place, across, cols_plan, contiguous, map_plan, row_plan, split_plans
+from fxgrad.compile.layout import (
+    Layout,
+    MapPlan,
+    Place,
+    across,
+    cols_plan,
+    contiguous,
+    element_dtype,
+    map_plan,
+    row_plan,
+    split_plans,
+)
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.pieces import Box, Chosen, boxes, within
 from fxgrad.compile.tape import Tape
@@ -49,6 +60,7 @@ class Launch(NamedTuple):
     scale: int = 0
     why: str = ""  # empty: the task's reasons
     over: tuple[tuple[Var, Var], ...] = ()
+    codes: tuple[tuple[int, Eqn], ...] = ()  # equations that may stop the program, and the words of the plan for their codes
 
 
 class Values:
@@ -63,19 +75,41 @@ class Values:
     ):  # fmt: skip
         self.a, self.ndim, self.box, self.chosen = a, ndim, box, chosen or {}
         self.made = {v for e in eqns for v in e.outputs}
-        self.accesses: dict[tuple[Var, Layout], int] = {}
-        used = (x for e in eqns if e.outputs[0] not in self.chosen for x in e.inputs)
-        for x in (*used, *more):
-            key = self._access(x)
+        self.accesses: dict[tuple[Var, Layout, bool], int] = {}
+        keys = [k for e in eqns if e.outputs[0] not in self.chosen for k in self._keys(e)]
+        for key in (*keys, *(self._access(x) for x in more)):
             if key is not None:
                 self.accesses.setdefault(key, len(self.accesses))
         self.number: dict[Var, int] = {}
 
-    def _access(self, x: Atom) -> tuple[Var, Layout] | None:
+    def _keys(self, e: Eqn) -> list[tuple[Var, Layout, bool] | None]:
+        """What an equation reads, operand by operand; None for what is made here."""
+        if e.prim.name != "gather":
+            return [self._access(x) for x in e.inputs]
+        x, *indices = e.inputs
+        found: list[tuple[Var, Layout, bool] | None] = []
+        root, layout = self.a.access(x)
+        assert type(root) is Var
+        axes, count, shape = e.params["axes"], indices[0].aval.ndim, e.outputs[0].aval.shape
+        inside = tuple(s for d, s in enumerate(layout.strides) if d not in axes)
+        found.append(self._part(root, Layout(shape, (0,) * count + inside, layout.offset), True))
+        for i in indices:
+            if type(i) is Var and i in self.made:
+                found.append(None)
+                continue
+            root, layout = self.a.access(i)
+            wide = Layout(shape, (*layout.strides, *(0,) * (len(shape) - count)), layout.offset)
+            found.append(self._part(root, wide, False) if type(root) is Var else None)
+        return found
+
+    def _part(self, root: Var, layout: Layout, indirect: bool) -> tuple[Var, Layout, bool]:
+        return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim), indirect
+
+    def _access(self, x: Atom) -> tuple[Var, Layout, bool] | None:
         if type(x) is Var and x in self.chosen:
             root, layout = self.chosen[x]
             if layout is not None:
-                return (root, layout) if type(root) is Var else None
+                return (root, layout, False) if type(root) is Var else None
             x = root
         if type(x) is Var and x in self.made:
             return None
@@ -83,8 +117,8 @@ class Values:
         if type(root) is not Var:
             return None
         if not layout.shape and self.ndim:
-            return root, Layout((), (0,) * self.ndim, layout.offset)
-        return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim)
+            return root, Layout((), (0,) * self.ndim, layout.offset), False
+        return self._part(root, layout, False)
 
     def ref(self, x: Atom) -> int | Lit:
         """A value by number."""
@@ -102,27 +136,52 @@ class Values:
     def ops(self, eqns: Sequence[Eqn], start: int) -> list[Op]:
         out = []
         for e in eqns:
-            args = tuple(map(self.ref, e.inputs))
+            args = self._gather_args(e) if e.prim.name == "gather" else tuple(map(self.ref, e.inputs))
+            if e.prim.name == "gather":
+                e = Eqn(e.prim, e.inputs, {}, e.outputs)
             out.append(Op(e.prim, tuple(sorted(e.params.items())), args, e.outputs[0].aval.dtype))
             self.number[e.outputs[0]] = start + len(out) - 1
         return out
 
+    def _gather_args(self, e: Eqn) -> tuple[int | Lit, ...]:
+        """The array, a code, and for each index array: index, positions, bytes from one to the next."""
+        keys = self._keys(e)
+        layout = self.a.access(e.inputs[0])[1]
+        assert keys[0] is not None
+        args: list[int | Lit] = [self.accesses[keys[0]], Lit(np.int64(0))]
+        for i, key, axis in zip(e.inputs[1:], keys[1:], e.params["axes"], strict=True):
+            args.append(self.ref(i) if key is None else self.accesses[key])
+            args += [Lit(np.int64(layout.shape[axis])), Lit(np.int64(layout.strides[axis]))]
+        return tuple(args)
+
+    def modes(self, modes: Sequence[str], ops: Sequence[Op]) -> tuple[str, ...]:
+        """The modes of operands and results, with those that are read at computed places."""
+        out = list(modes)
+        for op in ops:
+            if op.prim.name == "gather":
+                k = op.args[0]
+                assert isinstance(k, int)
+                same = all(not isinstance(i, int) or (i < len(self.accesses) and modes[i] == "splat") for i in op.args[2::3])
+                out[k] = "rows" if same and modes[k] == "unit" else "indirect"
+        return tuple(out)
+
     @property
     def roots(self) -> list[Var]:
-        return [root for root, _ in self.accesses]
+        return [root for root, _, _ in self.accesses]
 
     def places(self, order: Sequence[int] | None = None) -> list[Place]:
         """How the operands lie in the iteration space, its axes taken in `order`."""
         out = []
-        for root, layout in self.accesses:
+        for root, layout, _ in self.accesses:
             strides = layout.strides if order is None else tuple(layout.strides[d] for d in order)
-            out.append(Place(strides, layout.offset, root.aval.dtype.itemsize))
+            out.append(Place(strides, layout.offset, element_dtype(root.aval.dtype).itemsize))
         return out
 
     def bytes_read(self) -> int:
         total = 0
-        for root, layout in self.accesses:
-            touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=False) if s) if layout.shape else 1
+        for root, layout, indirect in self.accesses:
+            moving = layout.shape if indirect else [n for n, s in zip(layout.shape, layout.strides, strict=False) if s]
+            touched = math.prod(moving) if layout.shape else 1
             total += min(touched, root.aval.size) * root.aval.dtype.itemsize
         return total
 
@@ -132,11 +191,29 @@ def _flops(eqns: Sequence[Eqn], size: int) -> int:
 
 
 def _operands(avals: Sequence[Aval], modes: Sequence[str]) -> list[Operand]:
-    return [Operand(a.dtype, m) for a, m in zip(avals, modes, strict=True)]
+    return [Operand(element_dtype(a.dtype), m) for a, m in zip(avals, modes, strict=True)]
 
 
-def _target(aval: Aval) -> Place:
-    return Place(contiguous(aval.shape, aval.dtype.itemsize).strides, 0, aval.dtype.itemsize)
+def _wholes(aval: Aval) -> list[Layout]:
+    """Where a kernel writes a result; of a complex one, its two parts."""
+    whole = contiguous(aval.shape, aval.dtype.itemsize)
+    return [whole._replace(offset=at) for at in range(0, aval.dtype.itemsize, element_dtype(aval.dtype).itemsize)]
+
+
+class _Results:
+    """What a map kernel computes and stores for some values: the operations, their results, and where each is written."""
+
+    def __init__(self, eqns: Sequence[Eqn], stored: Sequence[Atom]):
+        self.eqns: list[Eqn] = []
+        parts: dict[Var, list[Atom]] = {}
+        for e in eqns:
+            if e.prim.name == "complex":  # no operation: its operands are written side by side
+                parts[e.outputs[0]] = list(e.inputs)
+            else:
+                self.eqns.append(e)
+        self.values: list[Atom] = [x for v in stored for x in (parts.get(v, [v]) if type(v) is Var else [v])]
+        self.writes = [v for v in stored if type(v) is Var for _ in parts.get(v, [v])]
+        self.wholes = [x for v in stored for x in _wholes(v.aval)]
 
 
 def launches(a: Analysis, task: Task) -> list[Launch]:
@@ -215,37 +292,52 @@ def _map(
     a: Analysis, task: Task, stored: Sequence[Atom], shape: Ints, order: Sequence[int] | None, target: Var | None = None
 ) -> Launch:  # fmt: skip
     """A map kernel; `order` permutes the iteration space, `target` then receives the only result."""
-    values = Values(a, task.eqns, stored, len(shape))
-    writes = [target] if target is not None else [v for v in stored if isinstance(v, Var)]
-    places = values.places(order) + [_target(v.aval) for v in writes]
+    results = _Results(task.eqns, stored)
+    values = Values(a, results.eqns, results.values, len(shape))
+    writes = [target] if target is not None else results.writes
+    targets = _wholes(target.aval) if target is not None else results.wholes
+    sizes = [element_dtype(v.aval.dtype).itemsize for v in writes]
+    places = values.places(order) + [Place(x.strides, x.offset, n) for x, n in zip(targets, sizes, strict=True)]
     space = shape if order is None else tuple(shape[d] for d in order)
-    plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in task.eqns]))
+    plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in results.eqns]))
     n = len(values.accesses)
-    ops = values.ops(task.eqns, n)
-    operands = _operands([v.aval for v in (*values.roots, *writes)], plan.modes)
-    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in stored], operands[n:])
+    ops = values.ops(results.eqns, n)
+    operands = _operands([v.aval for v in (*values.roots, *writes)], values.modes(plan.modes, ops))
+    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results.values], operands[n:])
     size = math.prod(shape)
-    written = sum(v.aval.nbytes for v in writes)
-    return Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(task.eqns, size))
+    written = sum(v.aval.nbytes for v in dict.fromkeys(writes))
+    launch = Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(results.eqns, size))
+    return _coded(launch, results.eqns)
 
 
 def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
     """A map kernel for each box of the space; all but the first are said to read the results that they complete."""
-    wholes = [contiguous(v.aval.shape, v.aval.dtype.itemsize) for v in task.stored]
-    return _regions(a, task, task.eqns, task.stored, wholes, task.stored)
+    r = _Results(task.eqns, task.stored)
+    return _regions(a, task, r.eqns, r.values, r.wholes, r.writes)
 
 
-def _over_box(values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], parts: Sequence[Layout], writes: list[Var]) -> Launch:
+def _over_box(
+    values: Values, eqns: Sequence[Eqn], results: Sequence[Atom], parts: Sequence[Layout], writes: list[Var]
+) -> Launch:  # fmt: skip
     """A map kernel over the shape of `parts`, which are where in `writes` the results go."""
     shape, n = parts[0].shape, len(values.accesses)
-    targets = [Place(x.strides, x.offset, v.aval.dtype.itemsize) for x, v in zip(parts, writes, strict=True)]
+    sizes = [element_dtype(v.aval.dtype).itemsize for v in writes]
+    targets = [Place(x.strides, x.offset, size) for x, size in zip(parts, sizes, strict=True)]
     modes, plan = map_plan(shape, values.places() + targets, len(writes), weight([e.prim for e in eqns]))
     ops = values.ops(eqns, n)
-    operands = _operands([v.aval for v in (*values.roots, *writes)], modes)
+    operands = _operands([v.aval for v in (*values.roots, *writes)], values.modes(modes, ops))
     kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results], operands[n:])
     size = math.prod(shape)
-    written = size * sum(v.aval.dtype.itemsize for v in writes)
-    return Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, _flops(eqns, size))
+    written = size * sum(sizes)
+    return _coded(Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, _flops(eqns, size)), eqns)
+
+
+def _coded(launch: Launch, eqns: Sequence[Eqn]) -> Launch:
+    """A launch with the places of the codes of its gathers."""
+    assert isinstance(launch.kernel, Kernel)
+    numbers = [op.args[1].number for op in launch.kernel.ops if op.prim.name == "gather"]  # type: ignore[union-attr]
+    gathers = [e for e in eqns if e.prim.name == "gather"]
+    return launch._replace(codes=tuple((len(launch.plan) + n, e) for n, e in zip(numbers, gathers, strict=True)))
 
 
 def update_launches(a: Analysis, task: Task) -> list[Launch]:
@@ -258,10 +350,11 @@ def update_launches(a: Analysis, task: Task) -> list[Launch]:
         again += parts[1:] if u.over else parts
         once += parts[:1] if u.over else []
     homes = {u.home for u in task.updates}
-    plain: list[_Part] = [(v, contiguous(v.aval.shape, v.aval.dtype.itemsize), v) for v in task.stored if v not in homes]
+    r = _Results([e for e in task.eqns if not is_update(e)], [v for v in task.stored if v not in homes])
+    plain: list[_Part] = list(zip(r.values, r.wholes, r.writes, strict=True))
     every = [*again, *once, *plain]
     results, wholes, writes = [v for v, _, _ in every], [place for _, place, _ in every], [home for _, _, home in every]
-    eqns = [e for e in task.eqns if not is_update(e)]
+    eqns = r.eqns
     aside = next((u for u in task.updates if u.aside), None)
     if aside is not None:
         kept = Var(Aval(aside.place.shape, aside.home.aval.dtype))
@@ -330,9 +423,9 @@ def copy_launch(root: Atom, layout: Layout, out: Var, target: Layout | None = No
         modes, plan = map_plan(target.shape, [place], 1)
         kernel = Kernel("map", [], [], [Lit(out.aval.dtype.type(root.value))], _operands([out.aval], modes))
         return Launch(kernel, plan, [], [out], 0, written, 0)
-    places = [Place(layout.strides, layout.offset, root.aval.dtype.itemsize), place]
+    places = [Place(layout.strides, layout.offset, out.aval.dtype.itemsize), place]
     modes, plan = map_plan(layout.shape, places, 1)
-    source, aim = _operands([root.aval, out.aval], modes)
+    source, aim = _operands([out.aval, out.aval], modes)
     touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
     return Launch(Kernel("map", [source], [], [0], [aim]), plan, [root], [out], touched, written, 0)
 

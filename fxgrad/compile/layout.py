@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Layout", "MapPlan", "Place", "RowPlan", "across", "apply_view", "collapse", "cols_plan", "contiguous", "map_plan",
-    "row_plan", "split_plans",
+    "Layout", "MapPlan", "Place", "RowPlan", "across", "apply_view", "collapse", "cols_plan", "contiguous", "element_dtype",
+    "map_plan", "row_plan", "split_plans",
 ]  # fmt: skip
 
 Ints = tuple[int, ...]
 _GRAIN = 24576  # elements that a thread is worth waking for: 5 to 10 microseconds of light work
 _STREAM = 32 * 1024 * 1024  # bytes of an output beyond which it is not kept in cache: who reads it next finds it gone in any case
+_TILE, _APART = 64, 256  # elements of a tile along the vectors; bytes from one to the next that are far
 _GATHER, _FAR_GATHER, _ROW, _SCRATCH_TURN = 8.0, 16.0, 20.0, 1.5  # costs in vector loads, to choose between rows and cols
 
 
@@ -65,10 +66,20 @@ def contiguous(shape: Ints, itemsize: int) -> Layout:
 # ---- views ---------------------------------------------------------------------------------------------------------------
 
 
-def apply_view(name: str, layout: Layout, params: dict[str, Any]) -> Layout | None:
-    """The layout after a view primitive; None when it is not affine (or not one known here)."""
+def element_dtype(dtype: np.dtype) -> np.dtype:
+    """What kernels read and write of arrays of this dtype: of complex ones the parts."""
+    return dtype if dtype.kind != "c" else _PART_DTYPES[dtype.itemsize]
+
+
+_PART_DTYPES: dict[int, np.dtype] = {8: np.dtype(np.float32), 16: np.dtype(np.float64)}
+
+
+def apply_view(name: str, layout: Layout, params: dict[str, Any], itemsize: int = 0) -> Layout | None:
+    """The layout after a view primitive of elements of so many bytes; None when it is not affine (or not one known here)."""
     if name in _ALIASES:
         return layout
+    if name == "imag":
+        return layout._replace(offset=layout.offset + itemsize // 2)
     rule = _VIEWS.get(name)
     return rule(layout, **params) if rule else None
 
@@ -124,7 +135,7 @@ _VIEWS: dict[str, Any] = {
     "slice": _slice,
     "reshape": _reshape,
 }
-_ALIASES = ("stop_gradient", "name")  # views that change nothing
+_ALIASES = ("stop_gradient", "name", "real")  # views that begin where their operand does, with its strides
 
 # ---- plans ---------------------------------------------------------------------------------------------------------------
 
@@ -179,10 +190,39 @@ def map_plan(shape: Ints, places: Sequence[Place], outputs: int, weight: float =
     if not sizes:  # one element: every operand counts as contiguous, so that the kernel is the usual one
         plan = _pack((), 1, 0, [(p.offset, p.itemsize, 0) for p in places], True, weight)
         return MapPlan(("unit",) * len(places), plan)
+    sizes, strides = _tiled(sizes, strides, places)
     large = [k >= len(places) - outputs and math.prod(sizes) * p.itemsize >= _STREAM for k, p in enumerate(places)]
     records = [(p.offset, s[-1], past, *s[:-1]) for p, s, past in zip(places, strides, large, strict=True)]
     modes = [mode_of(s[-1], p.itemsize) for p, s in zip(places, strides, strict=True)]
     return MapPlan(tuple(modes), _pack(sizes[:-1], sizes[-1], 0, records, True, weight))
+
+
+def _tiled(sizes: Ints, strides: list[Ints], places: Sequence[Place]) -> tuple[Ints, list[Ints]]:
+    """The walk in tiles, where an operand lies along another axis than the vectors: its cache lines are needed again soon.
+
+    The last axis is cut, and its parts are walked outside of the axis along which that operand lies.
+    """
+    n = sizes[-1]
+    along = [
+        d
+        for s, p in zip(strides, places, strict=True)
+        if abs(s[-1]) >= _APART
+        for d in range(len(sizes) - 1)
+        if abs(s[d]) == p.itemsize and sizes[d] >= _TILE
+    ]
+    width = _width(n) if along and n >= 8 * _TILE else n
+    if width == n:
+        return sizes, strides
+    d = min(along)
+    cut = [(*s[:d], width * s[-1], *s[d:]) for s in strides]
+    return (*sizes[:d], n // width, *sizes[d:-1], width), cut
+
+
+@lru_cache(maxsize=1024)
+def _width(n: int) -> int:
+    """The largest divisor of n up to the width of a tile, whole vectors before others; n if there is none worth it."""
+    found = [m for m in range(_TILE // 4, _TILE + 1) if n % m == 0]
+    return max(found, key=lambda m: (m % 16 == 0, m), default=n)
 
 
 def row_plan(rows: Ints, n: int, places: Sequence[Place], weight: float = 1.0) -> RowPlan:

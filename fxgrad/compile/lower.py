@@ -44,7 +44,7 @@ class Step:
     def __init__(self, kind: str, title: str, why: Sequence[str], reads: Sequence[Var], writes: Sequence[Var]):
         self.kind, self.title = kind, title
         self.why = list(dict.fromkeys(why))
-        self.reads, self.writes = list(reads), list(writes)
+        self.reads, self.writes = list(reads), list(dict.fromkeys(writes))
         self.launches: list[Launch] = []
         self.rows, self.block, self.lead = (0, 0, 0), 0, 0
         self.control: Control | None = None
@@ -187,11 +187,11 @@ _executables = Recent(1024)
 
 
 def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executable:
-    """The program compiled; done once for each structure. `donated`: numbers of inputs whose memory it may reuse."""
+    """The program compiled, once for each structure (and lines errors name). `donated`: numbers of inputs it may overwrite."""
     kind = ("executable", config.fusion, config.matmul, donated)
     found = program.memo.get(kind)
     if found is None:
-        key = (program.without_consts().key, kind)
+        key = (program.without_consts().key, program.places, kind)
         with lock:
             found = _executables.get(key)
             if found is None:

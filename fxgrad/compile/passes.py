@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis
-from fxgrad.compile.layout import Layout, Place, apply_view, collapse, contiguous
+from fxgrad.compile.layout import Layout, Place, apply_view, collapse, contiguous, element_dtype
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.kernels.spec import Fold, Op, Stage, cost, lanes_of_reduction
@@ -206,7 +206,7 @@ class Rows:
 
     def places(self) -> list[Place]:
         """How inputs and outputs along rows lie over the space."""
-        out = [Place(strides, offset, root.aval.dtype.itemsize) for root, strides, offset in self.inputs]
+        out = [Place(strides, offset, element_dtype(root.aval.dtype).itemsize) for root, strides, offset in self.inputs]
         for v in self.full:
             strides = self.space.walk(contiguous(v.aval.shape, v.aval.dtype.itemsize), "full")
             assert strides is not None

@@ -127,8 +127,8 @@ class _Group:
 
 
 def _changes(step: Step) -> bool:
-    """Whether a step writes over what others read before it, so that it has to stay where it is."""
-    return any(launch.over for launch in step.launches)
+    """Whether a step writes over what others read before it, or reads where only it knows: it has to stay where it is."""
+    return any(launch.over or launch.codes for launch in step.launches)
 
 
 def _rows(step: Step) -> _Rows | None:

@@ -49,7 +49,7 @@ class _Merger:
 
     def run(self) -> list[list[int]]:
         """The members of every cluster, merged until nothing changes."""
-        able = [t.kind in ("map", "reduce") and not t.pieces and not t.updates for t in self.tasks]
+        able = [t.kind in ("map", "reduce") and not (t.pieces or t.updates or t.gathers or t.joins) for t in self.tasks]
         spaces = [_space_of(t) for t in self.tasks]
         for trailing in (True, False):
             for n, s in enumerate(spaces):

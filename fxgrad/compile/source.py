@@ -19,7 +19,6 @@ from fxgrad.compile.plan import ALIGNMENT, Memory
 from fxgrad.compile.tables import CODES, TableWriter
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
-from fxgrad.kernels.indexed import IndexKernel
 from fxgrad.primitives.index import beyond
 from fxgrad.runtime import buffers, team
 from fxgrad.runtime.eager import operation, own
@@ -43,7 +42,7 @@ class Source:
         self.arguments = [f"a{i}" for i in range(len(self.inputs))]
         self.host_values = {v: f"v{i}" for i, v in enumerate(v for s in steps if s.kind == "host" for v in s.writes)}
         self.native = {i: r for i, r in enumerate(results) if r.kind == "native"}
-        self.checked: list[Step] = []  # steps that can stop a run
+        self.checked: list[tuple[Eqn, Sequence[int]]] = []  # what can stop a run: equations, the axes of their indices
         self.status = -1  # where in the work space a run finds the words that tell why
         if any(_can_fail(s) for s in steps):
             self.status = memory.arena
@@ -133,9 +132,9 @@ class Source:
             resume(run, status, arrays)
         except KernelStatus as problem:
             number, k = divmod(problem.status - 1, CODES)
-            step = self.checked[number]
+            eqn, axes = self.checked[number]
             index = int(arrays[-1][self.status + 8 : self.status + 16].view(np.int64)[0])
-            raise _beyond(step, step.checked[k], index) from None
+            raise _beyond(eqn, axes[k], index) from None
 
     def last_uses(self) -> list[list[Var]]:
         """For every step the library calls' results that nobody needs after it."""
@@ -324,19 +323,19 @@ class _Writer:
         if isinstance(root, Lit):
             value = self._constant(root.value)
             return value if not layout.shape else f"full({layout.shape}, {value})"
-        return self._view(root, layout)
+        return self._view(root, layout, x.aval.dtype)
 
-    def _view(self, root: Var, layout: Layout) -> str:
+    def _view(self, root: Var, layout: Layout, dtype: np.dtype) -> str:
         aval, name, offset = root.aval, self.s.variable(root), self.s.offset(root)
-        whole = layout == contiguous(aval.shape, aval.dtype.itemsize)
+        whole = layout == contiguous(aval.shape, aval.dtype.itemsize) and dtype == aval.dtype
         if name[0] in "av" and whole:
             return name
         if name[0] == "y" and whole and self.s.results[int(name[1:])].aval == aval:
             return name
-        dtype = self._dtype(aval.dtype)
+        what = self._dtype(dtype)
         if 0 in layout.shape:
-            return f"empty({layout.shape}, {dtype})"
-        return f"ndarray({layout.shape}, {dtype}, {name}, {offset + layout.offset}, {layout.strides})"
+            return f"empty({layout.shape}, {what})"
+        return f"ndarray({layout.shape}, {what}, {name}, {offset + layout.offset}, {layout.strides})"
 
     def _results(self) -> list[str]:
         """Expressions for the results: fresh arrays that alias nothing, scalars for rank 0."""
@@ -362,13 +361,11 @@ class _Writer:
 
 def _can_fail(step: Step) -> bool:
     """Whether a step, or one inside it, can stop a run."""
-    return any(isinstance(kernel, IndexKernel) and kernel.checks for kernel in step.all_kernels)
+    return any(getattr(kernel, "checks", False) for kernel in step.all_kernels)
 
 
-def _beyond(step: Step, axis: int, index: int) -> errors.FxError:
+def _beyond(eqn: Eqn, axis: int, index: int) -> errors.FxError:
     """What is wrong with an index along this axis."""
-    eqn = step.eqn
-    assert eqn is not None
     shape = eqn.inputs[0].aval.shape
     problem = beyond(index, shape[axis], axis, shape)
     return problem if eqn.source is None else problem.at(eqn.source)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad.compile.kernelize import Launch
+from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Aval, Var
 from fxgrad.kernels.indexed import CODE, IndexKernel
 from fxgrad.runtime.table import Operand, Run, Table
@@ -32,10 +33,10 @@ class TableWriter:
     """Adds steps to a table; `addresses` are those of kernels, by digest.
 
     Kernels that can stop the program get the place of the table's status and a code of their own: 1, plus `CODES` times the
-    number of the step in `checked`, to which it is appended.
+    number in `checked`, to which the equation is appended with the axes that its indices lead along.
     """
 
-    def __init__(self, table: Table, addresses: dict[str, int], checked: list[Step]):
+    def __init__(self, table: Table, addresses: dict[str, int], checked: list[tuple[Eqn, Sequence[int]]]):
         self.table, self.addresses, self.checked = table, addresses, checked
 
     def add_all(self, steps: Sequence[Step], find: Find) -> None:
@@ -68,7 +69,14 @@ class TableWriter:
         if isinstance(x.kernel, IndexKernel) and x.kernel.checks:
             plan = plan.copy()
             plan[CODE] = 1 + CODES * len(self.checked)
-            self.checked.append(step)
+            assert step.eqn is not None
+            self.checked.append((step.eqn, step.checked))
+            operands.append(Operand(self.table.slots - 1, self.table.status))
+        elif x.codes:
+            plan = plan.copy()
+            for place, eqn in x.codes:
+                plan[place] = 1 + CODES * len(self.checked)
+                self.checked.append((eqn, eqn.params["axes"]))
             operands.append(Operand(self.table.slots - 1, self.table.status))
         return Run(self.addresses[x.kernel.digest], plan, operands, x.scale)
 

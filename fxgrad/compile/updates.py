@@ -57,7 +57,7 @@ class Update:
         assert place is not None
         self.parts = [(eqn.inputs[1], place)]  # what is written where in the memory of `home`
         self.over = self.aside = False
-        self.whole = type(base) is Var and _is_all_of(source, base)
+        self.whole = type(base) is Var and base.aval.dtype == home.aval.dtype and _is_all_of(source, base)
 
     @property
     def place(self) -> Layout:
@@ -112,7 +112,8 @@ def made_update(a: Analysis, eqn: Eqn) -> Update:
     x, y = eqn.inputs[0], eqn.outputs[0]
     base, source = a.access(x)
     home, target = y, contiguous(y.aval.shape, y.aval.dtype.itemsize)
-    if type(base) is Var and _is_all_of(source, base) and (source != target or base.aval.shape != y.aval.shape):
+    all_of = type(base) is Var and base.aval.dtype == y.aval.dtype and _is_all_of(source, base)
+    if all_of and (source != target or base.aval.shape != y.aval.shape):
         home, target = Var(base.aval), source
         a.views[y] = home, source
     value, shape = _as_computed(a, eqn.inputs[1], _part(target, region_of(eqn)))
@@ -234,6 +235,8 @@ def reads_elsewhere(a: Analysis, task: Task, u: Update) -> bool:
             if x in eqns or a.access(x)[0] is not u.base:
                 continue
             layout = a.access(x)[1]
+            if e in task.gathers and x is e.inputs[0]:
+                return True
             if e in task.pieces:  # boxes run one after the other, a view of an operand in each
                 return True
             if layout not in read:

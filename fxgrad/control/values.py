@@ -36,7 +36,7 @@ class Leaves:
         return [aval_of_leaf(x) for x in self.values]
 
     def label(self, i: int) -> str:
-        return f"{self.what}{' ' if self.paths[i] else ''}{self.paths[i]}"
+        return f"{self.what}{self.paths[i]}"
 
 
 def flatten(value: Any, what: str) -> Leaves:

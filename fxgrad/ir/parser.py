@@ -15,7 +15,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.ir.program import Eqn, Program
-from fxgrad.ir.types import LONG_NAMES, Atom, Aval, Lit, Var
+from fxgrad.ir.types import LONG_NAMES, TYPE_NAMES, Atom, Aval, Lit, Var
 
 if TYPE_CHECKING:
     from fxgrad.primitives.base import Primitive
@@ -203,10 +203,10 @@ class _Parser:
         if aval is None:
             parts = _AVAL.fullmatch(text)
             assert parts is not None
-            if parts[1] not in LONG_NAMES:
+            if parts[1] not in TYPE_NAMES:
                 raise self.error(f"unknown dtype '{parts[1]}'; there are {', '.join(LONG_NAMES)}", pos)
             shape = tuple([int(n) for n in parts[2].split(",")]) if parts[2] else ()
-            aval = self.avals[text] = Aval(shape, LONG_NAMES[parts[1]])
+            aval = self.avals[text] = Aval(shape, TYPE_NAMES[parts[1]])
         return aval
 
     def equation(self, env: dict[str, Var]) -> Eqn:

@@ -77,6 +77,18 @@ class Program:
             self._key = (*row, *[number[a] if type(a) is Var else a for a in self.outputs])
         return self._key
 
+    @property
+    def places(self) -> tuple:
+        """Where the equations come from that may raise when they run, which their errors name, in order."""
+        found: list[Any] = []
+        for eqn in self.eqns:
+            if eqn.prim.raises:
+                found.append(eqn.source)
+            elif eqn.prim.kind in ("call", "control"):
+                for inner in subprograms(eqn):
+                    found += inner.places
+        return tuple(found)
+
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Program) and self.key == other.key)
 
@@ -117,7 +129,12 @@ def _rebuild(parse: Callable[[str], Program], text: str, consts: tuple) -> Progr
 
 def subprograms(eqn: Eqn) -> Iterable[Program]:
     """The programs an equation carries in its params."""
-    for value in eqn.params.values():
+    return programs_in(eqn.params)
+
+
+def programs_in(params: dict[str, Any]) -> Iterable[Program]:
+    """The programs among the values of params, and in tuples there."""
+    for value in params.values():
         if isinstance(value, Program):
             yield value
         elif isinstance(value, tuple):

@@ -26,7 +26,8 @@ SHORT_NAMES = {
     "uint64": "u64",
 }
 TAPE = np.dtype(object)  # the dtype of tapes: values of a number of turns that is not known before they are made
-LONG_NAMES = {short: np.dtype(name) for name, short in SHORT_NAMES.items()} | {"tape": TAPE}
+LONG_NAMES = {short: np.dtype(name) for name, short in SHORT_NAMES.items()}
+TYPE_NAMES = {**LONG_NAMES, "tape": TAPE}  # of variables; there are no literals of tapes
 
 
 @lru_cache(maxsize=256)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from fxgrad.kernels import doubleword as dw
+from fxgrad.kernels import math as m
 from fxgrad.kernels import vector as v
 
-__all__ = ["erf", "erfc"]
+__all__ = ["erf", "erfc", "erfcx", "log_ndtr", "ndtr", "scaled_erfc"]
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -96,18 +97,15 @@ def erf(x: Any) -> Any:
     return v.copysign(v.select(a > 1.0, v.fma(-square, square, 1.0), _erf_small(a)), x)
 
 
-def erfc(x: Any) -> Any:
-    """Complementary error function within 2 ulp down to the smallest subnormal: exp(-x^2) in parts times a polynomial."""
-    a = v.absolute(x)
-    near = _erf_small(a)
-    top, shift = _ERFC_LIMIT[x.dtype], _ERFC_SHIFT
-    a = v.select(a > top, top, a)
+def scaled_erfc(a: Any) -> tuple[Any, Any, Any]:
+    """For 1/2 < a up to where erfc underflows: m and k with erfc(a) = m 2^k, and exp(a^2) erfc(a)."""
+    shift = _ERFC_SHIFT
     # exp(-x^2) = 2^k (1 + p), with x^2 exact as a sum of two
     h, h_lo = dw.two_prod(a, a)
     k, k_int = dw.round_to_integer(h, -1.4426950408889634)
-    ln2, ln2_lo = _LN2[x.dtype]
+    ln2, ln2_lo = _LN2[a.dtype]
     r, r_lo = dw.fast_two_sum(v.fma(k, -ln2, -h), v.fma(k, -ln2_lo, -h_lo))
-    p, p_lo = dw.fast_two_sum(r, v.fma(r * r, dw.horner(r, _EXP[x.dtype]), r_lo))
+    p, p_lo = dw.fast_two_sum(r, v.fma(r * r, dw.horner(r, _EXP[a.dtype]), r_lo))
     # w = exp(x^2) erfc(x) in two parts; w' = 2 x w - 2 / sqrt(pi) carries the error of r over to w
     y = a + shift
     y_lo = a - (y - shift)
@@ -115,19 +113,95 @@ def erfc(x: Any) -> Any:
     is_far = a > _ERFC_SPLIT
 
     def choose(near: float, far: float) -> Any:
-        return v.select(is_far, v.constant(x, far), near)
+        return v.select(is_far, v.constant(a, far), near)
 
     t = r - choose(*_ERFC_MIDDLE)
-    (near_hi, near_lo), (far_hi, far_lo) = _ERFC_FIRST[x.dtype]
-    *lower, tail = (choose(*pair) for pair in zip(_ERFC_NEAR[x.dtype], _ERFC_FAR[x.dtype], strict=True))
+    (near_hi, near_lo), (far_hi, far_lo) = _ERFC_FIRST[a.dtype]
+    *lower, tail = (choose(*pair) for pair in zip(_ERFC_NEAR[a.dtype], _ERFC_FAR[a.dtype], strict=True))
     for c in reversed(lower):
         tail = v.fma(tail, t, c)
     q, q_lo = dw.fast_two_sum(choose(near_hi, far_hi), v.fma(t, tail, choose(near_lo, far_lo)))
     w = q * r
     r_error = y * (v.fma(-y, r, 1.0) - y_lo * r)  # over r^2
     w_lo = v.fma(r_error, v.fma(-2.0 * a, w, 1.1283791670955126), v.fma(q, r, -w) + q_lo * r)
-    far = dw.scale_by_power(w + v.fma(w, p, v.fma(w, p_lo, v.fma(w_lo, p, w_lo))), k_int)
+    return w + v.fma(w, p, v.fma(w, p_lo, v.fma(w_lo, p, w_lo))), k_int, w
+
+
+def erfc(x: Any) -> Any:
+    """Complementary error function within 2 ulp down to the smallest subnormal: exp(-x^2) in parts times a polynomial."""
+    a = v.absolute(x)
+    near = _erf_small(a)
+    top = _ERFC_LIMIT[x.dtype]
+    mantissa, k, _ = scaled_erfc(v.select(a > top, top, a))
+    far = dw.scale_by_power(mantissa, k)
     sign = x < 0.0
-    beyond = v.absolute(x) > 0.5
+    beyond = a > 0.5
     near = v.select(sign, near, -near)
     return v.select(beyond, v.select(sign, 2.0 - far, far), 1.0 + near)
+
+
+# ---- scaled, and of the normal distribution ----------------------------------------------------------------------------------
+
+_TWO_OVER_ROOT_PI = 1.1283791670955126
+_HALF = {  # sqrt(1/2) in two parts
+    _F32: (0.70710677, 1.2101617e-08),
+    _F64: (0.7071067811865476, -4.83554168928535e-17),
+}
+_FAR = {_F32: 10.0, _F64: 27.0}
+
+
+def _erfcx_positive(a: Any) -> Any:
+    """exp(a^2) erfc(a) for a > 1/2; the asymptotic series (DLMF 7.12.1) from where erfc itself would vanish."""
+    limit = _FAR[a.dtype]
+    _, _, near = scaled_erfc(v.select(a > limit, limit, a))
+    r = 1.0 / v.select(a > limit, a, limit)
+    far = (r * (_TWO_OVER_ROOT_PI / 2)) * dw.horner(r * r, (1.0, -0.5, 0.75, -1.875, 6.5625, -29.53125, 162.421875))
+    return v.select(a > limit, far, near)
+
+
+def erfcx(x: Any) -> Any:
+    """exp(x^2) erfc(x), which falls as 1/x."""
+    a = v.absolute(x)
+    square, low = dw.two_prod(a, a)
+    big = v.select(square > 800.0, 800.0, square)
+    grown = m.exp(big)
+    grown = v.select(grown < float("inf"), v.fma(grown, v.select(a < _FAR[x.dtype], low, 0.0), grown), grown)
+    small = a <= 0.5
+    near = grown * (1.0 - v.copysign(_erf_small(v.select(small, a, v.constant(x, 0.0))), x))
+    far = _erfcx_positive(v.select(small, v.constant(x, 1.0), a))
+    return v.select(small, near, v.select(x > 0.0, far, v.select(x == x, 2.0 * grown - far, x)))
+
+
+def _over_root_two(x: Any) -> tuple[Any, Any]:
+    high, low = _HALF[x.dtype]
+    t = x * high
+    return t, v.fma(x, low, v.fma(x, high, -t))
+
+
+def ndtr(x: Any) -> Any:
+    """erfc(-x/sqrt(2))/2, with what was rounded off the argument, which the tail would magnify."""
+    t, rest = _over_root_two(v.absolute(x))
+    top = _ERFC_LIMIT[x.dtype]
+    beyond = t > 0.5
+    c = v.select(t > top, top, v.select(beyond, t, 1.0))
+    mantissa, k, w = scaled_erfc(c)
+    rest = v.select(c == t, rest, 0.0)
+    mantissa = v.fma(mantissa, -(_TWO_OVER_ROOT_PI / w) * rest, mantissa)
+    tail = dw.scale_by_power(mantissa, k - 1)
+    near = _erf_small(v.select(beyond, v.constant(x, 0.0), t)) * 0.5
+    positive = x > 0.0
+    y = v.select(beyond, v.select(positive, 1.0 - tail, tail), v.select(positive, 0.5 + near, 0.5 - near))
+    return v.select(x == x, y, x)
+
+
+def log_ndtr(x: Any) -> Any:
+    """log1p(-ndtr(-x)) above -1; below, -x^2/2 + log(erfcx(-x/sqrt(2))/2), in which nothing vanishes."""
+    high = x > -1.0
+    upper = m.log1p(-ndtr(-v.select(high, x, v.constant(x, 0.0))))
+    a = v.select(high, v.constant(x, 1.0), -x)
+    t, rest = _over_root_two(a)
+    w = _erfcx_positive(t)
+    w = w + (2.0 * t * w - _TWO_OVER_ROOT_PI) * rest * v.select(t < _FAR[x.dtype], v.constant(x, 1.0), 0.0)
+    square = (a * 0.5) * a
+    lower = v.select(square < float("inf"), m.log(w * 0.5), v.constant(x, 0.0)) - square
+    return v.select(high, upper, v.select(x == x, lower, x))

@@ -1,4 +1,4 @@
-"""The namespace `k` that kernel bodies are written in: everything of vector.py, math.py and trig.py."""
+"""The namespace `k` that kernel bodies are written in: everything of vector.py and of the modules of functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _export(module: ModuleType) -> None:
         __all__.append(name)
 
 
-for _name in ("math", "trig"):
+for _name in ("math", "trig", "error_function", "inverse_error", "gamma", "bessel", "incomplete", "sampling"):
     try:
         _export(importlib.import_module(f"fxgrad.kernels.{_name}"))
     except ModuleNotFoundError as error:  # pragma: no cover - only while the package is incomplete

@@ -361,14 +361,16 @@ class Row:
 
     def __init__(self, lanes: Lanes, operands: Sequence[Operand], pointers: Sequence[ir.Value], strides: Sequence[ir.Value]):
         self.lanes, self.operands, self.pointers, self.strides = lanes, operands, pointers, strides
-        self.offsets = [lanes.offsets(s) if o.mode == "strided" else None for o, s in zip(operands, strides, strict=True)]
+        self.offsets = [
+            lanes.offsets(s) if o.mode in ("strided", "indirect") else None for o, s in zip(operands, strides, strict=True)
+        ]
         self.splats = [
             lanes.load_splat(p, o.dtype) if o.mode == "splat" else None for o, p in zip(operands, pointers, strict=True)
         ]
 
     def _at(self, k: int, i: ir.Value) -> ir.Value:
         b, o = self.lanes.b, self.operands[k]
-        if o.mode == "unit":
+        if o.mode in ("unit", "rows"):
             return b.gep(self.pointers[k], [i], source_etype=memory_type(o.dtype))
         return advance(b, self.pointers[k], b.mul(self.strides[k], i))
 
@@ -399,10 +401,13 @@ class Row:
         for k, o in enumerate(self.operands):
             if o.mode == "strided":
                 loaded[k] = lanes.gather(places[k], self.offsets[k], o.dtype, mask_phi)
-        values = [
-            self.splats[k] if o.mode == "splat" else lanes.register(loaded[k], o.dtype) for k, o in enumerate(self.operands)
-        ]
-        return values, full, mask_phi
+        out: list[Any] = []
+        for k, o in enumerate(self.operands):
+            if o.mode in ("indirect", "rows"):
+                out.append(gather.Address(places[k], self.offsets[k], o.dtype))
+            else:
+                out.append(self.splats[k] if o.mode == "splat" else lanes.register(loaded[k], o.dtype))
+        return out, full, mask_phi
 
     def store(
         self, values: Sequence[Vec], i: ir.Value, full: ir.Value, mask: ir.Value, streams: Sequence[ir.Value | None] = ()
@@ -434,13 +439,21 @@ class Row:
         b.position_at_end(join)
 
 
-def emit_ops(lanes: Lanes, ops: Sequence[Op], values: list[Vec]) -> None:
+def emit_ops(
+    lanes: Lanes, ops: Sequence[Op], values: list[Vec], where: tuple[ir.Value, ir.Value] | None = None
+) -> None:  # fmt: skip
     """Emit the operations in order, appending each one's value.
+
+    `where` has, for those that read at computed places, the mask of lanes and the place of the status.
 
     A long body that is needed often is called: compile time stays linear in the calls.
     """
     uses = Counter((op.prim.name, op.params, op.dtype) for op in ops)
     for op in ops:
+        if gather.is_gather(op):
+            assert where is not None
+            values.append(gather.emit_gather(lanes, op, values, *where))
+            continue
         args = [lanes.value(a, values) for a in op.args]
         if op.prim.name in _DIVISIONS and isinstance(op.args[1], Scalar):
             args[1] = lanes.divisor(op.args[1].number)
@@ -488,6 +501,7 @@ def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     operands, n_in = kernel.operands, len(kernel.inputs)
     nest = Nest(b, fn, len(operands), kernel.scalars)
     lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
+    status = b.load(b.gep(fn.args[0], [i64(len(operands))], source_etype=PTR), typ=PTR) if kernel.checks else None
     lo, hi = nest.split_columns()
     pointers = nest.begin()
     strides = nest.plan.vector_strides
@@ -496,7 +510,7 @@ def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     streams = [_streams(b, p, s) for p, s in zip(pointers[n_in:], nest.plan.loop_strides[n_in:], strict=True)]
     loop = Loop(b, lo, hi, lanes.lanes)
     values, full, mask = reads.load(loop.i, hi)
-    emit_ops(lanes, kernel.ops, values)
+    emit_ops(lanes, kernel.ops, values, None if status is None else (mask, status))
     writes.store(pick(lanes, values, kernel.results), loop.i, full, mask, streams)
     loop.end()
     nest.end()
@@ -517,3 +531,6 @@ def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     b = ir.IRBuilder(fn.append_basic_block("entry"))
     {"map": emit_map, "row": row.emit_row, "cols": cols.emit_cols}[kernel.form](kernel, fn, b)
     return fn
+
+
+from fxgrad.kernels import gather  # noqa: E402  (it needs what is above)

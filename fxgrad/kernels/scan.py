@@ -10,7 +10,7 @@ import numpy as np
 
 from fxgrad.ir.types import short_name
 
-__all__ = ["RecurrenceKernel", "linear_recurrence"]
+__all__ = ["RecurrenceKernel", "linear_recurrence", "running_product"]
 
 
 class RecurrenceKernel:
@@ -90,6 +90,27 @@ def _numpy_recurrence(a: np.ndarray, b: np.ndarray, axis: int, reverse: bool) ->
     order = range(len(h) - 1, -1, -1) if reverse else range(len(h))
     previous = None
     for i in order:
-        h[i] = y[i] if previous is None else x[i] * h[previous] + y[i]
+        h[i] = y[i] if previous is None else _product(x[i], h[previous]) + y[i]
         previous = i
     return np.ascontiguousarray(np.moveaxis(h, 0, axis))
+
+
+def _product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x * y; of complex numbers by real products, since NumPy's loop contracts them where the layout suits it."""
+    if x.dtype.kind != "c":
+        return x * y
+    z = np.empty(np.shape(x), x.dtype)
+    z.real = x.real * y.real - x.imag * y.imag
+    z.imag = x.real * y.imag + x.imag * y.real
+    return z
+
+
+def running_product(x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
+    """Products of all elements up to each, in sequence along `axis`; for complex arrays."""
+    turned = np.moveaxis(x, axis, 0)
+    out = np.empty(turned.shape, x.dtype)
+    n = len(out)
+    for k in range(n):
+        i, before = (n - 1 - k, n - k) if reverse else (k, k - 1)
+        out[i] = turned[i] if k == 0 else _product(out[before], turned[i])
+    return np.ascontiguousarray(np.moveaxis(out, 0, axis))

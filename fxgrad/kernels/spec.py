@@ -12,8 +12,8 @@ kernel map(a: f32 unit, b: f32 splat, s0: f32 literal) -> (f32 unit) {
 }
 ```
 The mode of an operand tells how it lies along the axis the vectors run along: `unit` is contiguous, `splat` one element for all,
-`strided` anything else. Forms: `map`; `row` walks the rows of its space one by one, each in several passes; `cols` does the same
-with vectors across the rows instead of along them:
+`strided` anything else; `indirect` and `rows` are read at computed places (gather.py). Forms: `map`; `row` walks the rows of its
+space one by one, each in several passes; `cols` does the same with vectors across the rows instead of along them:
 
 ```
 kernel row(a: f32 unit) -> (f32 unit) {
@@ -169,6 +169,11 @@ class Kernel:
     def operands(self) -> tuple[Operand, ...]:
         """All arrays in the order of their pointers: inputs, outputs."""
         return self.inputs + self.outputs
+
+    @property
+    def checks(self) -> bool:
+        """Whether it may stop the program, at an index out of bounds, and has a pointer to the words that tell why."""
+        return any(op.prim.name == "gather" for op in self.ops)
 
     @property
     def all_ops(self) -> list[Op]:

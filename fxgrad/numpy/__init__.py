@@ -86,7 +86,9 @@ from numpy import (  # noqa: F401
 
 from fxgrad.numpy import aliasing as _aliasing
 from fxgrad.numpy import elementwise as _elementwise
+from fxgrad.numpy import fft as fft
 from fxgrad.numpy import linalg as linalg
+from fxgrad.numpy.array_api import __array_namespace_info__, from_dlpack  # noqa: F401
 from fxgrad.numpy.bits import *  # noqa: F403
 from fxgrad.numpy.contraction import *  # noqa: F403
 from fxgrad.numpy.core import result_type, tensor  # noqa: F401
@@ -149,7 +151,9 @@ _internal = ("Any", "annotations", "getitem", "tensor")
 __all__ = [
     _name
     for _name, _value in globals().items()
-    if not _name.startswith("_") and _name not in _internal and (not isinstance(_value, _ModuleType) or _name == "linalg")
+    if not _name.startswith("_")
+    and _name not in _internal
+    and (not isinstance(_value, _ModuleType) or _name in ("linalg", "fft"))
 ]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.numpy.core import is_traced
-from fxgrad.trace.mutation import copied, into, note_ravel, note_reshape, note_view
+from fxgrad.numpy.core import add_methods
+from fxgrad.trace.mutation import check_out, copied, into, is_fortran_handle, note_ravel, note_reshape, note_view
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace
 
@@ -28,7 +28,8 @@ _VIEWS = (
 )  # fmt: skip
 _VIEWS_OF_EACH = ("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays")
 _COPIES = (
-    "around", "clip", "conj", "conjugate", "nan_to_num", "pad", "positive", "repeat", "roll", "round", "tile",
+    "around", "block", "ceil", "clip", "conj", "conjugate", "fix", "floor", "meshgrid", "pad", "positive", "repeat", "resize",
+    "roll", "round", "tile", "trapezoid", "trunc",
 )  # fmt: skip
 _OUT = (
     "around", "choose", "clip", "compress", "concat", "concatenate", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum",
@@ -40,7 +41,15 @@ _OUT = (
 
 def with_numpy_memory(namespace: dict[str, Any]) -> None:
     """Wrap the functions of a namespace whose results share memory, may be an operand itself, or go into out=."""
-    _replace(namespace, "diagonal", _plainly)
+    for name, f in namespace.items():
+        if isinstance(getattr(np, name, None), np.ufunc) and not hasattr(f, "at"):
+            add_methods(getattr(np, name), f)
+    for name in ("diagonal", "diag", "ravel"):
+        _replace(namespace, name, _plainly)
+    _replace(namespace, "diag", lambda f: _viewing(f, _note_diagonal))
+    _replace(namespace, "einsum", lambda f: _viewing_if(f, _is_rearrangement))
+    _replace(namespace, "nan_to_num", _replacing)
+    _replace(namespace, "asfortranarray", _in_fortran_order)
     for name in _VIEWS:
         _replace(namespace, name, lambda f: _viewing(f, note_view))
     _replace(namespace, "reshape", _reshaping)
@@ -77,12 +86,66 @@ def _viewing(f: Function, note: Callable[[Any, Any], Any]) -> Function:
 
 
 def _plainly(f: Function) -> Function:
-    """f, for which NumPy's own function, which gives a view, does outside traces."""
+    """f, which leaves plain arrays outside traces to NumPy's own function: that knows whether the result is a view."""
     plain = getattr(np, f.__name__)
 
     @wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        return (plain if current_trace() is None and not is_traced(args[:1]) else f)(*args, **kwargs)
+        outside = (
+            args and not kwargs and type(args[0]) is np.ndarray and current_trace() is None and Tracer not in map(type, args)
+        )
+        return (plain if outside else f)(*args, **kwargs)
+
+    return function
+
+
+def _note_diagonal(out: Any, base: Any) -> Any:
+    """np.diag takes a view of a matrix and makes a new matrix of a vector."""
+    return note_view(out, base) if out.ndim == 1 else out
+
+
+def _is_rearrangement(subscripts: Any, *operands: Any) -> bool:
+    """Whether an einsum only takes diagonals and moves axes: NumPy answers with a view."""
+    if len(operands) != 1 or not isinstance(subscripts, str):
+        return False
+    before, arrow, after = subscripts.replace(" ", "").replace("...", "").partition("->")
+    return set(before) == set(after) if arrow else len(set(before)) == len(before)
+
+
+def _viewing_if(f: Function, is_view: Callable[..., bool]) -> Function:
+    """f, whose result is a view of its last argument where `is_view` of the arguments holds."""
+
+    @wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("out") is not None or not is_view(*args):
+            return f(*args, **kwargs)
+        if type(args[-1]) is np.ndarray and current_trace() is None:
+            return np.einsum(*args, **kwargs)
+        return note_view(f(*args, **kwargs), args[-1])
+
+    return function
+
+
+def _replacing(f: Function) -> Function:
+    """np.nan_to_num, which with copy=False changes its argument."""
+
+    @wraps(f)
+    def function(x: Any, copy: Any = True, *args: Any, **kwargs: Any) -> Any:
+        out = f(x, copy, *args, **kwargs)
+        if not copy and isinstance(x, (Tracer, np.ndarray)) and x.ndim:
+            return into(x, out, "np.nan_to_num(x, copy=False)")
+        return copied(out) if type(out) is Tracer else np.array(out) if out is x else out
+
+    return function
+
+
+def _in_fortran_order(f: Function) -> Function:
+    """np.asfortranarray, which copies what lies in another order."""
+
+    @wraps(f)
+    def function(a: Any, *args: Any, **kwargs: Any) -> Any:
+        out = f(a, *args, **kwargs)
+        return copied(out) if type(a) is Tracer and not is_fortran_handle(a) else out
 
     return function
 
@@ -124,14 +187,19 @@ def _copying(f: Function) -> Function:
 
     @wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        out = f(*args, **kwargs)
-        if type(out) is Tracer:
-            return copied(out)
-        if isinstance(out, np.ndarray) and any(isinstance(x, np.ndarray) and np.may_share_memory(out, x) for x in args):
-            return np.array(out)
-        return out
+        return _own(f(*args, **kwargs), args)
 
     return function
+
+
+def _own(out: Any, args: tuple[Any, ...]) -> Any:
+    """A result that shares no memory with an argument, and can be written."""
+    if type(out) is Tracer:
+        return copied(out)
+    if isinstance(out, np.ndarray):
+        shared = not out.flags.writeable or any(isinstance(x, np.ndarray) and np.may_share_memory(out, x) for x in args)
+        return np.array(out) if shared else out
+    return tuple([_own(y, args) for y in out]) if type(out) is tuple else out
 
 
 def _with_out(f: Function) -> Function:
@@ -142,7 +210,9 @@ def _with_out(f: Function) -> Function:
         if kwargs:
             out = kwargs.pop("out", None)
             if out is not None:
-                return into(out, f(*args, **kwargs), f"np.{f.__name__}(..., out=...)")
+                what = f"np.{f.__name__}(..., out=...)"
+                check_out(out, what)
+                return into(out, f(*args, **kwargs), what)
         return f(*args, **kwargs)
 
     return function

@@ -28,7 +28,6 @@ __all__ = [
     "is_traced",
     "operand",
     "promote",
-    "real_only",
     "refuse_out",
     "result_type",
     "shape_of",
@@ -119,18 +118,6 @@ def refuse_out(name: str, out: Any) -> None:
             why="Of fxgrad's functions out is a keyword.",
             fix=f"Write np.{name}(..., out=y), or use the value it returns: y = np.{name}(...).",
         )
-
-
-def real_only(name: str, x: Any) -> Any:
-    """x as `tensor`, which must not be complex."""
-    x = tensor(x)
-    if x.dtype.kind == "c":
-        raise errors.UnsupportedError(
-            f"np.{name} of complex arrays is not supported",
-            why="fxgrad differentiates real arrays so far.",
-            fix="Apply it to the real and the imaginary part.",
-        )
-    return x
 
 
 def is_traced(x: Any) -> bool:
@@ -260,11 +247,16 @@ def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[...,
         return impl(*typed)
 
     function = prepared_ufunc(fn, general, lambda *args: resolve(fn, tuple([key_of(x) for x in args]))[0])
-    for method in ("at", "reduce", "accumulate", "outer"):
-        setattr(function, method, _method(fn, method))
+    add_methods(fn, function)
     function.__name__ = function.__qualname__ = fn.__name__
     function.__doc__ = f"{summary} Elementwise, as numpy.{fn.__name__}: operands broadcast, dtypes promote by NumPy 2's rules."
     return function
+
+
+def add_methods(fn: np.ufunc, function: Any) -> None:
+    """Give `function` the methods of the ufunc it stands for: at, reduce, accumulate, outer."""
+    for method in ("at", "reduce", "accumulate", "outer"):
+        setattr(function, method, _method(fn, method))
 
 
 def _method(fn: np.ufunc, method: str) -> Callable[..., Any]:
@@ -280,8 +272,10 @@ def _method(fn: np.ufunc, method: str) -> Callable[..., Any]:
 
 def _with_out(fn: np.ufunc, function: Callable[..., Any], args: tuple, out: tuple, kwargs: dict[str, Any]) -> Any:
     """The result written into out[0], where the mask where= holds."""
-    from fxgrad.trace.mutation import into
+    from fxgrad.trace.mutation import check_out, into
 
+    what = f"np.{fn.__name__}(..., out=...)"
+    check_out(out, what)
     if len(out) != fn.nout:
         raise TypeError(f"{fn.__name__}() takes from {fn.nin} to {fn.nin + fn.nout} positional arguments")
     where = kwargs.pop("where", True)
@@ -290,7 +284,7 @@ def _with_out(fn: np.ufunc, function: Callable[..., Any], args: tuple, out: tupl
         from fxgrad.numpy.elementwise import where as choose
 
         result = choose(where, result, out[0])
-    return result if out[0] is None else into(out[0], result, f"np.{fn.__name__}(..., out=...)")
+    return result if out[0] is None else into(out[0], result, what, True)
 
 
 def _ufunc_kwargs(fn: np.ufunc, args: tuple, kwargs: dict[str, Any]) -> tuple:

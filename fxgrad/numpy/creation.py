@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -139,6 +140,9 @@ def astype(
         return copied(x) if type(x) is Tracer else np.array(x)[()] if not x.shape else np.array(x)
     if dtype.kind == "b":
         return e.ne(x, x.dtype.type(0))
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        message = "Casting complex values to real discards the imaginary part; np.real(z) says so"
+        warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=2)
     return e.convert(x, dtype=dtype)
 
 

@@ -148,8 +148,8 @@ def eig(a: Any) -> EigResult:
 
 @prepared(1)
 def eigvals(a: Any) -> Any:
-    """The eigenvalues of square matrices, as numpy.linalg.eigvals, but complex always; see `eig`."""
-    return d.eigvals(square("eigvals", matrices("eigvals", a)))
+    """The eigenvalues of square matrices, as numpy.linalg.eigvals, but complex always: those of `eig`, in its order."""
+    return d.eig(square("eigvals", matrices("eigvals", a)))[0]
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, real_only, resolve, result_type, ufunc
+from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, result_type, tensor, ufunc
 from fxgrad.numpy.prepared import prepared
+from fxgrad.primitives import complex as cx
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import special as sp
 from fxgrad.primitives import transcendental as tr
@@ -55,10 +56,13 @@ subtract = _define("subtract", e.sub, "Difference of two arrays.")
 multiply = _define("multiply", _by_kind(b=e.and_, rest=e.mul), "Product of two arrays.")
 divide = _define("divide", e.div, "Quotient of two arrays.", "true_divide")
 negative = _define("negative", e.neg, "-x.")
+conjugate = _define("conjugate", _by_kind(c=cx.conj, rest=lambda x: x), "The complex conjugate.", "conj")
 positive = _define("positive", lambda x: x, "+x.")
-absolute = _define("absolute", _by_kind(b=lambda x: x, u=lambda x: x, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs")
+absolute = _define(
+    "absolute", _by_kind(b=lambda x: x, u=lambda x: x, c=cx.complex_abs, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs"
+)
 fabs = _define("fabs", e.abs_, "|x| as a float; its derivative at 0 is 0.")
-sign = _define("sign", e.sign, "Sign of x.")
+sign = _define("sign", _by_kind(c=cx.sign, rest=e.sign), "Sign of x; z / |z| of complex numbers.")
 remainder = _define("remainder", e.rem, "x - y*floor(x/y), with the sign of y.", "mod")
 floor_divide = _define("floor_divide", e.floordiv, "floor(x / y).")
 
@@ -80,7 +84,7 @@ def _fmod_int(x: Any, y: Any) -> Any:
 fmod = _define("fmod", _by_kind(f=_fmod, rest=_fmod_int), "Remainder with the sign of x.", composite=True)
 
 
-_power = ufunc(np.power, _by_kind(f=tr.pow, rest=e.int_pow), "x ** y.")
+_power = ufunc(np.power, _by_kind(f=tr.pow, c=tr.pow, rest=e.int_pow), "x ** y.")
 SMALL_EXPONENT = 64  # squaring beats pow up to here, and stays within a few ulp
 
 
@@ -91,7 +95,7 @@ def _power_by_products(x: Any, n: int, kind: type) -> Any:
     if not hasattr(x, "dtype"):
         return None
     (dtype, _), _ = resolve(np.power, (key_of(x), kind))
-    return e.integer_pow(as_dtype(x, dtype), n=n) if dtype.kind == "f" or (dtype.kind in "iu" and n >= 0) else None
+    return e.integer_pow(as_dtype(x, dtype), n=n) if dtype.kind in "fc" or (dtype.kind in "iu" and n >= 0) else None
 
 
 def power(x: Any, y: Any, **kwargs: Any) -> Any:
@@ -102,7 +106,7 @@ def power(x: Any, y: Any, **kwargs: Any) -> Any:
     if not kwargs and ((type(y) is int and -SMALL_EXPONENT <= y <= SMALL_EXPONENT) or (type(y) is float and y in (1.0, 2.0))):
         z = _power_by_products(x, int(y), type(y))
         if z is not None:
-            return z
+            return np.array(z) if y == 1 and type(z) is np.ndarray else z  # x**1 is a new array
     if type(y) is int and y < 0 and getattr(operand(x), "dtype", np.dtype(float)).kind in "iu":
         raise ValueError("Integers to negative integer powers are not allowed.")
     return _power(x, y, **kwargs)
@@ -127,7 +131,7 @@ def _reciprocal_int(x: Any) -> Any:
     return e.select(unit, x, e.select(e.eq(x, _is(x, 0)), _is(x, at_zero), _is(x, 0)))
 
 
-reciprocal = _define("reciprocal", _by_kind(f=e.reciprocal, rest=_reciprocal_int), "1 / x.")
+reciprocal = _define("reciprocal", _by_kind(f=e.reciprocal, c=e.reciprocal, rest=_reciprocal_int), "1 / x.")
 sqrt = _define("sqrt", e.sqrt, "Square root.")
 cbrt = _define("cbrt", tr.cbrt, "Cube root.")
 exp = _define("exp", tr.exp, "e ** x.")
@@ -141,6 +145,9 @@ log10 = _define("log10", lambda x: _log_base(x, 10), "Base-10 logarithm.", compo
 
 def _log_base(x: Any, base: int) -> Any:
     """log(x)/log(base), rounded to the exact exponent where x is a power of the base."""
+    if x.dtype.kind == "c":
+        y, scale = tr.log(x), cx.real_dtype(x.dtype).type(1 / math.log(base))
+        return cx.complex_(e.mul(cx.real(y), scale), e.mul(cx.imag(y), scale))
     y = e.mul(tr.log(x), _is(x, 1 / math.log(base)))
     n = e.round_(y)
     exact = e.and_(e.eq(tr.pow(_is(x, base), n), x), e.lt(e.abs_(e.sub(y, n)), _is(x, 1e-3)))
@@ -186,11 +193,11 @@ def _acosh(x: Any) -> Any:
     return e.select(large, e.add(tr.log(e.select(large, x, one)), _is(x, math.log(2))), small_value)
 
 
-arcsinh = _define("arcsinh", _asinh, "Inverse hyperbolic sine.", "asinh", composite=True)
-arccosh = _define("arccosh", _acosh, "Inverse hyperbolic cosine.", "acosh", composite=True)
+arcsinh = _define("arcsinh", _by_kind(c=cx.asinh, rest=_asinh), "Inverse hyperbolic sine.", "asinh", composite=True)
+arccosh = _define("arccosh", _by_kind(c=cx.acosh, rest=_acosh), "Inverse hyperbolic cosine.", "acosh", composite=True)
 arctanh = _define(
     "arctanh",
-    lambda x: e.mul(_is(x, 0.5), e.sub(tr.log1p(x), tr.log1p(e.neg(x)))),
+    _by_kind(c=cx.atanh, rest=lambda x: e.mul(_is(x, 0.5), e.sub(tr.log1p(x), tr.log1p(e.neg(x))))),
     "Inverse hyperbolic tangent.",
     "atanh",
     composite=True,
@@ -217,25 +224,37 @@ logaddexp = _define("logaddexp", _logaddexp, "log(exp(x) + exp(y)) without overf
 logaddexp2 = _define("logaddexp2", _logaddexp2, "log2(2**x + 2**y) without overflow.", composite=True)
 deg2rad = _define("deg2rad", lambda x: e.mul(x, _is(x, math.pi / 180)), "Degrees to radians.", "radians", composite=True)
 rad2deg = _define("rad2deg", lambda x: e.mul(x, _is(x, 180 / math.pi)), "Radians to degrees.", "degrees", composite=True)
-maximum = _define("maximum", e.maximum, "The larger; NaN if either is; a tie shares the derivative.")
-minimum = _define("minimum", e.minimum, "The smaller; NaN if either is; a tie shares the derivative.")
+
+
+def _extreme(pick: Callable[..., Any], first: Callable[..., Any]) -> Callable[..., Any]:
+    """Complex numbers are ordered by their real, then by their imaginary parts; one with a NaN wins, the left one first."""
+    return _by_kind(c=lambda x, y: e.select(e.or_(first(x, y), e.ne(x, x)), x, y), rest=pick)
+
+
+maximum = _define("maximum", _extreme(e.maximum, e.ge), "The larger; NaN if either is; a tie shares the derivative.")
+minimum = _define("minimum", _extreme(e.minimum, e.le), "The smaller; NaN if either is; a tie shares the derivative.")
 
 
 def _ignoring_nan(pick: Callable[..., Any]) -> Callable[..., Any]:
     def impl(x: Any, y: Any) -> Any:
-        if x.dtype.kind != "f":
+        if x.dtype.kind not in "fc":
             return pick(x, y)
         return e.select(e.ne(y, y), x, e.select(e.ne(x, x), y, pick(x, y)))
 
     return impl
 
 
-fmax = _define("fmax", _ignoring_nan(e.maximum), "The larger, ignoring NaN.")
-fmin = _define("fmin", _ignoring_nan(e.minimum), "The smaller, ignoring NaN.")
+fmax = _define("fmax", _ignoring_nan(_extreme(e.maximum, e.ge)), "The larger, ignoring NaN.")
+fmin = _define("fmin", _ignoring_nan(_extreme(e.minimum, e.le)), "The smaller, ignoring NaN.")
 floor = _define("floor", _by_kind(f=e.floor, rest=lambda x: x), "Largest integer <= x.")
 ceil = _define("ceil", _by_kind(f=e.ceil, rest=lambda x: x), "Smallest integer >= x.")
-rint = _define("rint", e.round_, "Nearest integer, ties to even.")
+rint = _define("rint", _by_kind(c=lambda x: _each(e.round_, x), rest=e.round_), "Nearest integer, ties to even.")
 trunc = _define("trunc", _by_kind(f=lambda x: _copysign(e.floor(e.abs_(x)), x), rest=lambda x: x), "x without its fraction.")
+
+
+def _each(f: Callable[..., Any], z: Any) -> Any:
+    """f of either part of a complex number."""
+    return cx.complex_(f(cx.real(z)), f(cx.imag(z)))
 
 
 def _negative_sign(x: Any) -> Any:
@@ -264,9 +283,23 @@ def _false(x: Any) -> Any:
     return e.ne(x, x)
 
 
+def _finite_parts(z: Any) -> Any:
+    return e.and_(e.isfinite(cx.real(z)), e.isfinite(cx.imag(z)))
+
+
+def _infinite(x: Any) -> Any:
+    return e.eq(e.abs_(x), _is(x, math.inf))
+
+
 isnan = _define("isnan", _false, "True where x is NaN.")
-isfinite = _define("isfinite", _by_kind(f=e.isfinite, rest=lambda x: e.eq(x, x)), "True where x is neither infinite nor NaN.")
-isinf = _define("isinf", _by_kind(f=lambda x: e.eq(e.abs_(x), _is(x, math.inf)), rest=_false), "True where x is infinite.")
+isfinite = _define(
+    "isfinite", _by_kind(f=e.isfinite, c=_finite_parts, rest=lambda x: e.eq(x, x)), "True where x is neither infinite nor NaN."
+)
+isinf = _define(
+    "isinf",
+    _by_kind(f=_infinite, c=lambda z: e.or_(_infinite(cx.real(z)), _infinite(cx.imag(z))), rest=_false),
+    "True where x is infinite.",
+)
 
 
 def _compare(name: str, prim: Callable[..., Any], summary: str) -> Callable[..., Any]:
@@ -410,7 +443,7 @@ def round(a: Any, decimals: int = 0) -> Any:
     if not hasattr(a, "dtype"):
         a = np.asarray(a)[()]
     if a.dtype.kind == "c":
-        real_only("round", a)
+        return cx.complex_(round(cx.real(tensor(a)), decimals), round(cx.imag(tensor(a)), decimals))
     if a.dtype.kind in "iu" and decimals < 0:  # by way of float64, as NumPy does it
         return as_dtype(round(as_dtype(a, np.dtype(np.float64)), decimals), a.dtype)
     if a.dtype.kind != "f":

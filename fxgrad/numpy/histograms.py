@@ -77,6 +77,12 @@ def _added_up(i: Any, w: Any, size: int) -> Any:
 # ---- edges -----------------------------------------------------------------------------------------------------------------
 
 
+def _data(a: Any) -> Any:
+    """The data, traced or a plain array, whose extremes are known then."""
+    x = operand(a)
+    return x if type(x) is Tracer else np.asarray(x)
+
+
 def _limits(x: Any, range: Any) -> tuple[Any, Any]:
     """The outer edges: as given, or the extremes of the data; half a unit around them if they are equal."""
     if range is not None:
@@ -89,7 +95,7 @@ def _limits(x: Any, range: Any) -> tuple[Any, Any]:
     elif not x.size:
         low, high = 0, 1
     else:
-        low, high = min_(x), max_(x)
+        low, high = (min_(x), max_(x)) if type(x) is Tracer else (np.min(x), np.max(x))
         if isinstance(low, np.generic) and not (np.isfinite(low) and np.isfinite(high)):
             raise ValueError(f"autodetected range of [{low}, {high}] is not finite")
     same = ew.equal(low, high)
@@ -141,8 +147,8 @@ def _known_rule(x: Tracer, rule: str, range: Any, weights: Any) -> int:
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """The edges of the bins of a histogram, as numpy.histogram_bin_edges; rules such as "auto" need known values."""
-    x = tensor(a)
-    return _edges(s.reshape(x, shape=(x.size,)), bins, range, weights)
+    x = _data(a)
+    return _edges(x.reshape(-1), bins, range, weights)
 
 
 # ---- histograms ------------------------------------------------------------------------------------------------------------
@@ -168,13 +174,13 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: bool | None = 
 
     Under jit `bins` is a number or an array of edges; rules such as "auto" need known values.
     """
-    x = tensor(a)
+    x = _data(a)
     w = None if weights is None else tensor(weights)
     if w is not None and w.shape != x.shape:
         raise ValueError("weights should have the same shape as a.")
     if x.dtype.kind == "b":
         x = as_dtype(x, np.dtype(np.uint8))
-    x = s.reshape(x, shape=(x.size,))
+    x = x.reshape(-1)
     edges = _edges(x, bins, range, w)
     n = edges.shape[0] - 1
     w = _weights_like(x, None if w is None else s.reshape(w, shape=(w.size,)), _INT64)

@@ -53,6 +53,15 @@ def known_values(x: Any, what: str, sized: str) -> np.ndarray:
     return np.asarray(x._known(what, f"Write {sized}(..., size=n) to fix the size, or call it outside the transformed function."))
 
 
+def within(i: Any, n: int, what: str) -> Any:
+    """Integers i, all of them in 0..n-1; a ValueError if not, at once or (of traced ones) when their values are there."""
+    if type(i) is Tracer:
+        return ix.within(i, n=n, what=what)
+    check: Any = ix.within.numpy
+    check(i, n=n, what=what)
+    return i
+
+
 def canonical_entry(i: Any) -> Any:
     """One entry of an index in canonical form: None, Ellipsis, a slice, an int, or a (traced) integer or boolean array."""
     if i is None or i is Ellipsis or isinstance(i, slice):

@@ -21,7 +21,6 @@ from fxgrad.numpy.core import (
     broadcast_to_shape,
     canonical_axes,
     canonical_axis,
-    real_only,
     refuse_out,
     result_type,
     static_int,
@@ -37,6 +36,7 @@ from fxgrad.numpy.reductions import sum as _sum
 from fxgrad.numpy.selection import diagonal as _diagonal
 from fxgrad.numpy.selection import trace as _trace
 from fxgrad.numpy.systems import det, inv, lstsq, pinv, slogdet, solve, tensorinv, tensorsolve
+from fxgrad.primitives import complex as cx
 from fxgrad.primitives import dot as d
 from fxgrad.primitives import elementwise as e
 
@@ -128,14 +128,14 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def vdot(a: Any, b: Any, /) -> Any:
-    """The dot product of the flattened arguments, as numpy.vdot."""
-    return dot(reshape(real_only("vdot", a), -1), reshape(real_only("vdot", b), -1))
+    """The dot product of the flattened arguments, the first one conjugated, as numpy.vdot."""
+    return dot(reshape(ew.conjugate(tensor(a)), -1), reshape(tensor(b), -1))
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, **kwargs: Any) -> Any:
-    """Dot products of vectors along an axis, the others broadcast, as numpy.vecdot."""
+    """Dot products of vectors along an axis, the first ones conjugated, the others broadcast, as numpy.vecdot."""
     dtype = out_dtype("vecdot", kwargs)
-    x, y = (real_only("vecdot", v) for v in (x1, x2))
+    x, y = ew.conjugate(tensor(x1)), tensor(x2)
     if dtype is not None:
         x, y = as_dtype(x, np.dtype(dtype)), as_dtype(y, np.dtype(dtype))
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
@@ -153,8 +153,8 @@ def matvec(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
 
 
 def vecmat(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
-    """Vectors times matrices in the last axes, as numpy.vecmat."""
-    return matmul(real_only("vecmat", x1)[..., None, :], x2, **kwargs)[..., 0, :]
+    """Vectors, conjugated, times matrices in the last axes, as numpy.vecmat."""
+    return matmul(ew.conjugate(tensor(x1))[..., None, :], x2, **kwargs)[..., 0, :]
 
 
 def inner(a: Any, b: Any, /) -> Any:
@@ -251,26 +251,27 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
 def _float(x: Any) -> Any:
     x = tensor(x)
-    if x.dtype.kind == "c":
-        raise errors.UnsupportedError(
-            "norms of complex arrays are not supported",
-            why="fxgrad differentiates real arrays so far.",
-            fix="Take the norm of np.abs(x).",
-        )
-    return x if x.dtype.kind == "f" else e.convert(x, dtype=np.dtype(float))
+    return x if x.dtype.kind in "fc" else e.convert(x, dtype=np.dtype(float))
+
+
+def _squared(x: Any) -> Any:
+    """|x|**2, smooth at 0."""
+    if x.dtype.kind != "c":
+        return ew.square(x)
+    return ew.add(ew.square(cx.real(x)), ew.square(cx.imag(x)))
 
 
 def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     from fxgrad.numpy.reductions import max, min
 
     if order is None or order == 2:
-        return root(_sum(ew.square(x), axes, keepdims=keepdims))
+        return root(_sum(_squared(x), axes, keepdims=keepdims))
     if order == math.inf:
         return max(ew.absolute(x), axes, keepdims=keepdims)
     if order == -math.inf:
         return min(ew.absolute(x), axes, keepdims=keepdims)
     if order == 0:
-        return _sum(ew.where(ew.not_equal(x, 0), x.dtype.type(1), x.dtype.type(0)), axes, keepdims=keepdims)
+        return _sum(e.convert(ew.not_equal(x, 0), dtype=cx.real_dtype(x.dtype)), axes, keepdims=keepdims)
     if order == 1:
         return _sum(ew.absolute(x), axes, keepdims=keepdims)
     if isinstance(order, str) or np.ndim(order):
@@ -289,7 +290,7 @@ def _matrix_norm(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> A
     if row == column:
         raise ValueError("Duplicate axes given.")
     if order in (None, "fro", "f"):
-        return root(_sum(ew.square(x), axes, keepdims=keepdims))
+        return root(_sum(_squared(x), axes, keepdims=keepdims))
     if order in (1, -1, math.inf, -math.inf):
         over, then = (row, column) if abs(order) == 1 else (column, row)
         return (

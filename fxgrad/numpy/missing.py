@@ -18,7 +18,6 @@ WIDE = "Kernels compute in up to 64 bits.", "Use float64 or complex128."
 STATE = "It concerns the NumPy library itself.", "Call NumPy's own."
 MODULE = "It is a package of its own.", "Use NumPy's own outside the transformed function."
 MEMORY = "Traced values have no memory that could be walked through or shared.", "Index, or use whole-array functions."
-IN_PLACE = "It changes an array in place.", "Write x = x.at[i].set(v), or x = np.where(mask, v, x)."
 
 _GROUPS: dict[tuple[str, str], str] = {
     FILES: "fromfile fromregex genfromtxt load loadtxt memmap save savetxt savez savez_compressed",
@@ -32,7 +31,6 @@ _GROUPS: dict[tuple[str, str], str] = {
         "ctypeslib dtypes ufunc"
     ),
     MEMORY: "broadcast flatiter nditer nested_iters",
-    IN_PLACE: "copyto fill_diagonal place put put_along_axis putmask",
 }
 ABSENT: dict[str, tuple[str, str]] = {name: reason for reason, names in _GROUPS.items() for name in names.split()}
 ABSENT |= {
@@ -42,11 +40,6 @@ ABSENT |= {
     "poly1d": ("It is a class around a vector of coefficients.", "Use np.polyval(p, x), np.polymul(p, q), np.roots(p)."),
     "frompyfunc": ("Its results are Python objects.", "Use np.vectorize(f), or fx.vmap(f)."),
     "random": ("Its generators have a hidden state.", "Use fx.random, whose keys make draws repeatable under every transform."),
-    "from_dlpack": ("Foreign memory is read by NumPy.", "Write np.asarray(numpy.from_dlpack(x))."),
-    "fft": ("There is no fast Fourier transform yet.", "Use NumPy's own outside the transformed function."),
-    "__array_namespace_info__": ("The array API's inspection is not there yet.", "Use np.finfo, np.iinfo and np.isdtype."),
-    # linalg
-    "svd": ("fxgrad has no rule for it (yet).", "There is no singular value decomposition yet."),
 }
 
 

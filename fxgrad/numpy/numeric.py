@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from fxgrad.numpy import elementwise as ew
-from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, promote, real_only, result_type, tensor
-from fxgrad.numpy.creation import asarray, ones_like, zeros_like
+from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, promote, result_type, tensor
+from fxgrad.numpy.creation import asarray, zeros_like
 from fxgrad.numpy.manipulation import concatenate, moveaxis, ravel, reshape
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.repetition import flip
 from fxgrad.numpy.selection import take
+from fxgrad.primitives import complex as cx
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import reduce as r
 
@@ -21,8 +22,6 @@ __all__ = [
     "angle",
     "array_equal",
     "array_equiv",
-    "conj",
-    "conjugate",
     "convolve",
     "corrcoef",
     "correlate",
@@ -45,37 +44,31 @@ __all__ = [
     "unwrap",
 ]
 
-# ---- complex numbers, of which only the real ones are here -----------------------------------------------------------------
+# ---- complex numbers -----------------------------------------------------------------------------------------------------
 
 
 def real(val: Any) -> Any:
     """The real part, as numpy.real."""
-    return real_only("real", val)
+    x = tensor(val)
+    return cx.real(x) if x.dtype.kind == "c" else x
 
 
 def imag(val: Any) -> Any:
-    """The imaginary part, as numpy.imag."""
-    return zeros_like(real_only("imag", val))
-
-
-def conjugate(x: Any) -> Any:
-    """The complex conjugate, as numpy.conjugate."""
-    return real_only("conjugate", x)
-
-
-conj = conjugate
+    """The imaginary part, as numpy.imag: 0 of real numbers."""
+    x = tensor(val)
+    return cx.imag(x) if x.dtype.kind == "c" else zeros_like(x)
 
 
 def angle(z: Any, deg: bool = False) -> Any:
     """The angle of a number in the complex plane, as numpy.angle."""
-    x = real_only("angle", z)
-    y = ew.arctan2(0.0, x)
+    x = tensor(z)
+    y = ew.arctan2(cx.imag(x), cx.real(x)) if x.dtype.kind == "c" else ew.arctan2(0.0, x)
     return ew.rad2deg(y) if deg else y
 
 
 def isreal(x: Any) -> Any:
     """True where x has no imaginary part, as numpy.isreal."""
-    return ones_like(real_only("isreal", x), dtype=bool)
+    return ew.equal(imag(x), 0)
 
 
 def iscomplex(x: Any) -> Any:
@@ -105,7 +98,7 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """|a - b| <= atol + rtol*|b|, elementwise, as numpy.isclose."""
     x, y = promote(a, b)
-    if x.dtype.kind != "f":
+    if x.dtype.kind not in "fc":
         x, y = (as_dtype(v, np.dtype(float)) for v in (x, y))
     near = ew.less_equal(ew.absolute(ew.subtract(x, y)), ew.add(atol, ew.multiply(rtol, ew.absolute(y))))
     out = ew.logical_or(ew.logical_and(near, ew.isfinite(y)), ew.equal(x, y))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.numpy.core import as_dtype, iota, static_int, static_shape, tensor
+from fxgrad.numpy.core import as_dtype, iota, operand, static_int, static_shape, tensor
 from fxgrad.numpy.creation import arange, asarray, diag, linspace
+from fxgrad.numpy.indexing import within
 from fxgrad.primitives import elementwise as e
-from fxgrad.primitives import index as ix
 from fxgrad.primitives import shape as s
 
 __all__ = [
@@ -101,9 +101,10 @@ def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
 # ---- flat positions ------------------------------------------------------------------------------------------------------------
 
 
-def _integers(name: str, i: Any) -> Any:
-    """Positions as int64; an empty list has no integers to tell its dtype."""
-    x = tensor(i)
+def _integers(i: Any) -> Any:
+    """Positions as int64, traced or plain; an empty list has no integers to tell its dtype."""
+    x = operand(i)
+    x = x if hasattr(x, "dtype") else np.asarray(x)[()]
     if not x.size and isinstance(i, (list, tuple)):
         x = as_dtype(x, _INT64)
     if x.dtype.kind not in "iu":
@@ -124,7 +125,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple:
     shape = static_shape(shape)
     _order(order)
     size = int(np.prod(shape, dtype=object))
-    i = ix.within(_integers("unravel_index", indices), n=size, what="index {i} is out of bounds for array with size {n}")
+    i = within(_integers(indices), n=size, what="index {i} is out of bounds for array with size {n}")
     out: list[Any] = []
     for n in shape[::-1] if order == "C" else shape:
         length = np.int64(max(n, 1))  # nothing is left to divide where an axis is empty
@@ -144,7 +145,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     dims = static_shape(dims)
     _order(order)
     modes = mode if isinstance(mode, (tuple, list)) else (mode,) * len(dims)
-    parts = [_integers("ravel_multi_index", i) for i in multi_index]
+    parts = [_integers(i) for i in multi_index]
     if len(parts) != len(dims):
         raise ValueError(f"parameter multi_index must be a sequence of length {len(dims)}")
     steps = np.cumprod([1, *(dims[:0:-1] if order == "C" else dims[:-1])])
@@ -156,7 +157,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
         elif how == "clip":
             i = ew.clip(i, 0, n - 1)
         elif how == "raise":
-            i = ix.within(i, n=n, what="invalid entry in coordinates array: {i} on an axis of length {n}")
+            i = within(i, n=n, what="invalid entry in coordinates array: {i} on an axis of length {n}")
         else:
             raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{how}')")
         part = e.mul(i, np.int64(step))

@@ -22,14 +22,7 @@ from fxgrad.runtime.eager import prepared_tables
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import Trace, current_trace, paste
 
-__all__ = ["into", "prepared", "prepared_ufunc"]
-
-
-def into(out: Any, result: Any, what: str) -> Any:
-    """out=: the result written to `out`."""
-    from fxgrad.trace.mutation import into
-
-    return into(out, result, what)
+__all__ = ["prepared", "prepared_ufunc"]
 
 
 RECORDED_PLAINLY = 8  # calls in traces before a function is prepared for those operands
@@ -185,7 +178,7 @@ def prepared(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                     found = table.add(key, found, trace is not None, lambda: _trace(body, key[:count]))
             if not found:
                 if kwargs.get("out") is not None:
-                    return into(kwargs.pop("out"), function(*args, **kwargs), f"np.{f.__name__}(..., out=...)")
+                    return _with_out(function, f"np.{f.__name__}(..., out=...)", args, kwargs)
                 return f(*args, **kwargs)
             if trace is not None:
                 return found.record(trace, args[:count])
@@ -196,6 +189,15 @@ def prepared(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return function
 
     return decorate
+
+
+def _with_out(f: Callable[..., Any], what: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """out=: the result written to it."""
+    from fxgrad.trace.mutation import check_out, into
+
+    out = kwargs.pop("out")
+    check_out(out, what)
+    return into(out, f(*args, **kwargs), what)
 
 
 def _key(args: tuple, kwargs: dict[str, Any], count: int, trace: Trace | None) -> tuple | None:

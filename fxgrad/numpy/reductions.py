@@ -26,6 +26,7 @@ from fxgrad.numpy.core import (
 )
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.prepared import prepared
+from fxgrad.primitives import complex as cx
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import reduce as r
 from fxgrad.primitives import shape as s
@@ -286,7 +287,15 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     x, result = _float_input(a, dtype)
     axes = canonical_axes(axis, x.ndim)
     total = sum(x, axes, keepdims=keepdims, where=where)
-    return astype(ew.divide(total, _count(x, axes, where, keepdims, x.dtype)), result, copy=False)
+    return astype(_over(total, _count(x, axes, where, keepdims, cx.real_dtype(x.dtype))), result, copy=False)
+
+
+def _over(total: Any, count: Any) -> Any:
+    """total / count; of complex totals each part, which is rounded once."""
+    if total.dtype.kind != "c":
+        return ew.divide(total, count)
+    total = tensor(total)
+    return cx.complex_(*[ew.divide(part(total), count) for part in (cx.real, cx.imag)])
 
 
 @prepared(1)
@@ -302,17 +311,23 @@ def var(
     mean: Any = NONE,
     correction: Any = NONE,
 ) -> Any:
-    """Variance over axes, as numpy.var: the mean of squared distances from the mean, over n - ddof."""
+    """Variance over axes, as numpy.var: the mean of squared distances from the mean, over n - ddof; real, also of complex."""
     refuse_out("var", out)
     x, result = _float_input(a, dtype)
     axes = canonical_axes(axis, x.ndim)
     ddof = ddof if correction is NONE else correction
-    count = _count(x, axes, where, True, x.dtype)
-    center = ew.divide(sum(x, axes, keepdims=True, where=where), count) if mean is NONE else as_dtype(operand(mean), x.dtype)
-    square = ew.square(ew.subtract(x, center))
-    count = _count(x, axes, where, keepdims, x.dtype)
-    count = ew.maximum(ew.subtract(count, x.dtype.type(ddof)), x.dtype.type(0))
-    return astype(ew.divide(sum(square, axes, keepdims=keepdims, where=where), count), result, copy=False)
+    part = cx.real_dtype(x.dtype)
+    count = _count(x, axes, where, True, part)
+    center = _over(sum(x, axes, keepdims=True, where=where), count) if mean is NONE else as_dtype(operand(mean), x.dtype)
+    away = ew.subtract(x, center)
+    if x.dtype.kind == "c":
+        away = tensor(away)
+        square = ew.add(ew.square(cx.real(away)), ew.square(cx.imag(away)))
+    else:
+        square = ew.square(away)
+    count = _count(x, axes, where, keepdims, part)
+    count = ew.maximum(ew.subtract(count, part.type(ddof)), part.type(0))
+    return astype(ew.divide(sum(square, axes, keepdims=keepdims, where=where), count), cx.real_dtype(result), copy=False)
 
 
 def root(x: Any) -> Any:
@@ -337,7 +352,7 @@ def std(
     """Standard deviation over axes, as numpy.std; where all elements are equal its derivative is 0."""
     x, result = _float_input(a, dtype)
     spread = var(x, axis, None, out, ddof, keepdims, where=where, mean=mean, correction=correction)
-    return astype(root(spread), result, copy=False)
+    return astype(root(spread), cx.real_dtype(result), copy=False)
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NONE) -> Any:
@@ -371,7 +386,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 def _not_nan(a: Any, filler: Callable[[np.dtype], Any]) -> tuple[Any, Any]:
     """a with its NaN replaced, and the mask of the others."""
     x = tensor(a)
-    if x.dtype.kind != "f":
+    if x.dtype.kind not in "fc":
         return x, True
     fine = e.eq(x, x)
     return e.select(fine, x, filler(x.dtype)), fine

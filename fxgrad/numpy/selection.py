@@ -20,7 +20,7 @@ from fxgrad.numpy.core import (
     static_int,
     tensor,
 )
-from fxgrad.numpy.indexing import check_bounds, known_mask, place_axes
+from fxgrad.numpy.indexing import check_bounds, known_mask, place_axes, within
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import index as ix
 from fxgrad.primitives import reduce as r
@@ -233,20 +233,20 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     from fxgrad.numpy.manipulation import broadcast_arrays, stack
 
     refuse_out("choose", out)
-    i = tensor(a)
+    i = operand(a)
+    i = i if hasattr(i, "dtype") else np.asarray(i)
     if i.dtype.kind not in "iub":
         raise TypeError(f"Cannot cast array data from {i.dtype!r} to dtype('int64') according to the rule 'safe'")
-    i = as_dtype(i, np.dtype(np.int64))
-    i, *options = broadcast_arrays(i, *choices)
-    n = len(options)
+    i, n = as_dtype(i, np.dtype(np.int64)), len(choices)
     if mode == "wrap":
         i = ew.remainder(i, n)
     elif mode == "clip":
         i = ew.clip(i, 0, n - 1)
     elif mode == "raise":
-        i = ix.within(i, n=n, what="invalid entry in choice array: {i}, of {n} choices")
+        i = within(i, n, "invalid entry in choice array: {i}, of {n} choices")
     else:
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
+    i, *options = broadcast_arrays(i, *choices)
     return take_along_axis(stack(options), i[None], axis=0)[0]
 
 

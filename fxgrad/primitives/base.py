@@ -7,10 +7,13 @@ the program being built. The fields:
     jvp(primals, tangents, **params) -> (outs, tangents_out)            None is the symbolic zero tangent
     transpose(cts, inputs, **params) -> list                            one cotangent per input, None where there is none;
                                                                         linear inputs arrive as `Linear(aval)`
+    transpose_onto(cts, inputs, before, **params) -> list               in place of transpose: what the inputs have received
+                                                                        `before`, and on top of it what comes from here
     batch(size, args, batched, **params) -> (outs, batched_outs)        the batch axis is always axis 0
     body(k, *values, **params) -> value                                 kernel body in the language `k` (fxgrad.kernels)
     numpy(*arrays, **params)                                            NumPy evaluation with the bits of `body`
     expand(*values, **params) -> list                                   definition through other primitives
+    parts(*values, **params) -> list                                    definition on complex operands through real ones
     prune(eqn, used) -> Eqn                                             drop unused outputs and what only they need
     split(eqn, unknown) -> (known eqns, later eqn, later outputs)       partial evaluation of an equation that carries a program
 
@@ -21,7 +24,7 @@ replaced by its definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,6 +71,7 @@ class Primitive:
         *,
         jvp: Callable | None = None,
         transpose: Callable | None = None,
+        transpose_onto: Callable | None = None,
         batch: Callable | None = None,
         body: Callable | None = None,
         numpy: Callable | None = None,
@@ -77,13 +81,18 @@ class Primitive:
         supports: Callable[[Sequence[Aval]], bool] | None = None,
         identity: Callable[[np.dtype], Any] | None = None,
         cheap: bool = True,
+        raises: bool = False,
     ):
+        self.parts: Callable | None = None  # declared in primitives/complex.py; `numpy` has its bits if `exact_parts`
+        self.exact_parts = False
         self.name, self.kind, self.typ, self.doc = name, kind, typ, doc
         self._jvp, self._transpose, self._batch = jvp, transpose, batch
+        self.transpose_onto = transpose_onto
         self.body, self.numpy, self.expand, self.prune, self.split = body, numpy, expand, prune, split
         self.supports = supports or kernel_dtypes  # whether the kernel body takes these operands
         self.identity = identity  # of a reduction's combine body
         self.cheap = cheap  # recomputing costs less than a trip to memory
+        self.raises = raises  # values can make it fail, so its error needs the user's line
         self._types: dict[tuple, list[Aval]] = {}
 
     def __repr__(self) -> str:
@@ -91,6 +100,12 @@ class Primitive:
 
     def __reduce__(self) -> tuple:
         return lookup, (self.name,)
+
+    def definition(self, avals: Iterable[Aval]) -> Callable | None:
+        """What defines the operation on operands, and with results, of these types through other primitives, if anything does."""
+        if self.kind == "expand":
+            return self.expand
+        return self.parts if self.parts is not None and any(a.dtype.kind == "c" for a in avals) else None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         outs = bind(self, args, params)
@@ -292,7 +307,7 @@ def batch_together(size: int, args: Sequence[Any], batched: Sequence[bool]) -> l
 
 def elementwise(
     name: str,
-    body: Callable,
+    body: Callable | None,
     doc: Doc,
     *,
     partials: Sequence[Callable | None] | None,
@@ -332,7 +347,7 @@ def elementwise(
         batch=batch_elementwise(lambda: prim),
         body=body,
         numpy=numpy,
-        supports=supports or (float_kernels if operands == "f" else None),
+        supports=supports or (float_kernels if operands in ("f", "fc", "c") else None),
         cheap=cheap,
     )
     return register(prim)

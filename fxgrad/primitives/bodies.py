@@ -133,10 +133,8 @@ def batched_as(program: Program, batched: Flags, size: int, wanted: Flags) -> Pr
 
 
 def widened(x: Any, size: int) -> Any:
-    """x repeated along a new batch axis; of a tape, the elements have it."""
-    from fxgrad.primitives.tape import tape_batch
-
-    return tape_batch(x, size=size, axis=0) if x.dtype == TAPE else add_batch_axis(x, size)
+    """x repeated along a new batch axis."""
+    return x if x.dtype == TAPE else add_batch_axis(x, size)  # no_tape, which stands for zeros of any shape
 
 
 def select_lanes(lanes: Any, new: Any, old: Any) -> Any:
@@ -158,7 +156,7 @@ def safe_lanes(lanes: Any, values: Sequence[Any], batched: Flags) -> list[Any]:
     from fxgrad.primitives.elementwise import convert
     from fxgrad.primitives.reduce import argmax
 
-    first = argmax(convert(lanes, dtype=np.dtype(np.int32)), axis=0)
+    first = argmax(convert(lanes, dtype=np.dtype(np.int32)), axes=(0,))
 
     def safe(x: Any) -> Any:
         shape = aval_of(x).shape

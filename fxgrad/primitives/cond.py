@@ -36,6 +36,7 @@ from fxgrad.primitives.bodies import (
 )
 from fxgrad.primitives.elementwise import clip, convert, eq
 from fxgrad.primitives.reduce import any_
+from fxgrad.primitives.tape import no_tape
 from fxgrad.trace.tracing import bind, build, inline
 from fxgrad.transforms.jvp import jvp
 from fxgrad.transforms.linearize import Split, split
@@ -148,17 +149,20 @@ def _later_branch(half: Split, row: Sequence[tuple[str, int]], passed: Sequence[
     return Program([*inputs, *half.later.inputs[n:]], half.later.eqns, half.later.outputs, (), half.later.name)
 
 
-def _transpose(cts: Sequence[Any], inputs: Sequence[Any], *, branches: Branches) -> list:
+def _transpose_onto(cts: Sequence[Any], inputs: Sequence[Any], before: Sequence[Any], *, branches: Branches) -> list:
     index, operands = inputs[0], inputs[1:]
     linear = [isinstance(x, Linear) for x in operands]
     nonzero = [g is not None for g in cts]
-    backwards = [transpose(p, linear, nonzero) for p in branches]
-    wanted = _union([found for _, found in backwards])
+    wanted = _union([transpose(p, linear, nonzero)[1] for p in branches])
+    earlier = chosen(before[1:], linear)
+    begun = [w and g is not None for w, g in zip(wanted, earlier, strict=True)]
+    backwards = [transpose(p, linear, nonzero, begun) for p in branches]
     targets = [x.aval for x in operands if isinstance(x, Linear)]
     full = tuple(_filled(p, have, wanted, targets) for p, have in backwards)
-    given = [*others(operands, linear), *[g for g in cts if g is not None]]
+    given = [*others(operands, linear), *chosen(earlier, begun), *[g for g in cts if g is not None]]
     found = bind(cond, [index, *given], {"branches": full}) if any(wanted) else []
-    return [None, *spread(spread(found, wanted), linear)]
+    totals = [g if w else old for g, old, w in zip(spread(found, wanted), earlier, wanted, strict=True)]
+    return [None, *spread(totals, linear)]
 
 
 def _filled(program: Program, have: Flags, wanted: Flags, avals: Sequence[Aval]) -> Program:
@@ -189,21 +193,23 @@ def _batch_each(size: int, index: Any, operands: Sequence[Any], marks: Flags, br
         index = convert(index, dtype=np.dtype(np.int32))
     zero, last = (index.dtype.type(i) for i in (0, n - 1))
     index = clip(index, zero, last)
+    kept = [o.aval.dtype != TAPE for o in branches[0].outputs]
+    wanted = _union([kept, *[vmap(p, marks, size)[1] for p in branches]])
     outs: list[Any] = []
     for k, p in enumerate(branches):
         taken = eq(index, index.dtype.type(k))
-        wide = batched_as(p, marks, size, [True] * len(p.outputs))
+        wide = batched_as(p, marks, size, wanted)
         found = _guarded(wide, taken, operands, marks) if any(map(may_raise, p.eqns)) else inline(wide, operands)
         outs = (
             found if not outs else [_taken(taken, new, old, p, i) for i, (new, old) in enumerate(zip(found, outs, strict=True))]
         )
-    return outs, [True] * len(outs)
+    return outs, wanted
 
 
 def _taken(lanes: Any, new: Any, old: Any, branch: Program, i: int) -> Any:
     if new.dtype != TAPE:
         return select_lanes(lanes, new, old)
-    absent = {e.outputs[0] for e in branch.eqns if e.prim.name == "no_tape"}
+    absent = {e.outputs[0] for e in branch.eqns if e.prim is no_tape}
     return old if branch.outputs[i] in absent else new  # a tape comes from one branch only, see _residual_keys
 
 
@@ -242,7 +248,7 @@ cond = register(
             "Griewank, Walther (2008), ch. 4",
         ),
         jvp=_jvp,
-        transpose=_transpose,
+        transpose_onto=_transpose_onto,
         batch=_batch,
         numpy=_numpy,
         split=_split,

@@ -6,28 +6,31 @@ their common space, and the derivative within it is taken to be 0: so functions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fxgrad import errors
 from fxgrad.ir.types import Aval, aval_of
+from fxgrad.primitives import complex as cx
 from fxgrad.primitives.base import Doc, Primitive, register, type_error, zeros
-from fxgrad.primitives.elementwise import add, lin_mul, sub
+from fxgrad.primitives.complex import real_dtype
+from fxgrad.primitives.elementwise import add, div, eq, gt, lin_div, lin_mul, mul, select, sqrt, sub
 from fxgrad.primitives.index import gather
-from fxgrad.primitives.linalg import library, triangular_solve
+from fxgrad.primitives.linalg import library, solve, triangular_solve
 from fxgrad.primitives.matrices import (
     BELOW,
+    DIAGONAL,
     UPPER,
     adjoint,
+    as_kind,
     batch_stack,
     column_sums,
     columns,
     conj,
     diagonal_of,
     from_triangle,
-    half,
+    imaginary_half,
     lower_half,
     matrix_types,
     minus,
@@ -36,11 +39,14 @@ from fxgrad.primitives.matrices import (
     on_columns,
     on_rows,
     part,
-    real_dtype,
+    real_half,
+    real_part,
     reciprocal,
     rows,
+    scaled,
     turn,
 )  # fmt: skip
+from fxgrad.primitives.reduce import argmax
 from fxgrad.primitives.shape import concatenate, iota
 from fxgrad.runtime import dense
 
@@ -177,7 +183,6 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full: bool) -> t
     """The first k columns fix Q's. In full mode the others turn with them, and not among themselves."""
     t = tangents[0]
     q, r = qr(primals[0], full=full)
-    conj(q)
     (m, n), width = aval_of(t).shape[-2:], aval_of(q).shape[-1]
     k = min(m, n)
     q1, r1 = columns(q, 0, k), rows(r, 0, k)
@@ -185,6 +190,8 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full: bool) -> t
     inside = mm(adjoint(q1), moved, strong=1)
     strict = part(inside, BELOW)
     turning = minus(strict, adjoint(strict))
+    if aval_of(q).dtype.kind == "c":  # the diagonal of R is real, as LAPACK chooses it
+        turning = add(turning, imaginary_half(part(inside, DIAGONAL)))
     dr = part(minus(mm(adjoint(q1), t, strong=1), mm(turning, r1, strong=0)), UPPER)
     dq = add(mm(q1, minus(turning, inside), strong=1), moved)
     if width > k:
@@ -233,7 +240,7 @@ def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool) -
         return [w, v], [None, None]
     inside = mm(mm(adjoint(v), from_triangle(tangents[0], lower), strong=1), v, strong=0)
     gaps = reciprocal(_differences(w, shape), negligible(w, shape[-1], shape))
-    return [w, v], [diagonal_of(inside), mm(v, lin_mul(inside, gaps), strong=1)]
+    return [w, v], [real_part(diagonal_of(inside)), mm(v, scaled(inside, gaps), strong=1)]
 
 
 def _eigh_numpy(a: Any, *, lower: bool) -> list:
@@ -261,7 +268,7 @@ eigh = register(
 def _eigvalsh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool) -> tuple[list, list]:
     _, v = eigh(primals[0], lower=lower)
     moved = mm(from_triangle(tangents[0], lower), v, strong=0)
-    return [eigvalsh(primals[0], lower=lower)], [column_sums(lin_mul(moved, conj(v)))]
+    return [eigvalsh(primals[0], lower=lower)], [real_part(column_sums(lin_mul(moved, conj(v))))]
 
 
 eigvalsh = register(
@@ -295,7 +302,6 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full: bool) -> 
     """With x = U^H t V: its Hermitian part is divided by differences of singular values, the other part by sums."""
     t = tangents[0]
     u, s, vh = svd(primals[0], full=full)
-    conj(u)
     (m, n), k = aval_of(t).shape[-2:], aval_of(s).shape[-1]
     if not aval_of(t).size:
         return [u, s, vh], [None, None, None]
@@ -304,12 +310,12 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full: bool) -> 
     inside = mm(adjoint(u1), tv, strong=1)
     shape = aval_of(inside).shape
     tiny = negligible(s, max(m, n), shape)
-    even = lin_mul(half(add(inside, adjoint(inside))), reciprocal(_differences(s, shape), tiny))
-    odd = lin_mul(half(sub(inside, adjoint(inside))), reciprocal(add(on_columns(s, shape), on_rows(s, shape)), tiny))
+    even = scaled(real_half(inside), reciprocal(_differences(s, shape), tiny))
+    odd = scaled(imaginary_half(inside), reciprocal(add(on_columns(s, shape), on_rows(s, shape)), tiny))
     du = _turned(u, k, add(even, odd), tv, s, m > n)
     tu = mm(adjoint(t), u1, strong=0)
     dv = _turned(adjoint(vh), k, sub(even, odd), tu, s, n > m)
-    return [u, s, vh], [du, diagonal_of(inside), adjoint(dv)]
+    return [u, s, vh], [du, real_part(diagonal_of(inside)), adjoint(dv)]
 
 
 def _turned(q: Any, k: int, turning: Any, moved: Any, s: Any, more: bool) -> Any:
@@ -319,7 +325,7 @@ def _turned(q: Any, k: int, turning: Any, moved: Any, s: Any, more: bool) -> Any
     if not more:
         return out
     shape = aval_of(moved).shape
-    moved = lin_mul(moved, reciprocal(on_columns(s, shape), negligible(s, max(shape[-2:]), shape)))
+    moved = scaled(moved, reciprocal(on_columns(s, shape), negligible(s, max(shape[-2:]), shape)))
     width = aval_of(q).shape[-1]
     if width == k:
         return add(out, minus(moved, mm(q1, mm(adjoint(q1), moved, strong=1), strong=1)))
@@ -350,7 +356,7 @@ svd = register(
 def svdvals_tangent(a: Any, t: Any) -> Any:
     """The tangent of the singular values: the diagonal of U^H t V."""
     u, _, vh = svd(a, full=False)
-    return column_sums(lin_mul(mm(t, adjoint(vh), strong=0), conj(u)))
+    return real_part(column_sums(lin_mul(mm(t, adjoint(vh), strong=0), conj(u))))
 
 
 svdvals = register(
@@ -378,15 +384,31 @@ def _eig_typ(a: Aval) -> list[Aval]:
     return [Aval(shape[:-1], _complex(a.dtype)), Aval(shape, _complex(a.dtype))]
 
 
-def _no_complex(name: str) -> Callable:
-    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
-        raise errors.UnsupportedError(
-            f"derivatives of {name} are not supported",
-            why="Its results are complex, and its rule needs complex arithmetic in traced programs.",
-            fix="Use np.linalg.eigh or np.linalg.eigvalsh for symmetric matrices.",
-        )
+def _size(z: Any) -> Any:
+    """|z|**2."""
+    x, y = cx.real(z), cx.imag(z)
+    return add(mul(x, x), mul(y, y))
 
-    return rule
+
+def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
+    """The vectors have length 1, and their largest component is real: that fixes the part of their tangents along them."""
+    w, v = eig(primals[0])
+    shape = aval_of(v).shape
+    if 0 in shape:
+        return [w, v], [None, None]
+    inside = solve(v, mm(as_kind(tangents[0], v), v, strong=0), trans=False)
+    gap = _differences(w, shape)
+    size = _size(gap)
+    tiny = negligible(sqrt(_size(w)), shape[-1], shape)
+    apart = gt(size, mul(tiny, tiny))
+    inverse = div(conj(select(apart, gap, gap.dtype.type(1))), as_kind(select(apart, size, size.dtype.type(1)), v))
+    moved = mm(v, select(apart, lin_mul(inside, inverse), v.dtype.type(0)), strong=1)
+    longer = cx.real(column_sums(lin_mul(moved, conj(v))))
+    largest = argmax(_size(v), axes=(len(shape) - 2,))
+    place = eq(iota(shape=shape, dtype=np.dtype(np.int64), axis=len(shape) - 2), on_columns(largest, shape))
+    turned, own = (column_sums(select(place, x, x.dtype.type(0))) for x in (cx.imag(moved), cx.real(v)))
+    along = cx.complex_(longer, lin_div(turned, own))
+    return [w, v], [diagonal_of(inside), sub(moved, lin_mul(on_columns(along, shape), v))]
 
 
 def _eig_numpy(a: Any) -> list:
@@ -399,22 +421,14 @@ eig = register(
         "eig",
         "host",
         _eig_typ,
-        Doc("eigenvalues and eigenvectors of length 1, complex", "none"),
-        jvp=_no_complex("eig"),
+        Doc(
+            "eigenvalues and eigenvectors of length 1, complex",
+            "through V^-1 t V over differences of eigenvalues; pairs of equal ones count 0",
+            "Giles (2008), 3.1",
+        ),
+        jvp=_eig_jvp,
         batch=batch_stack(lambda: eig),
         numpy=_eig_numpy,
-        cheap=False,
-    )
-)
-eigvals = register(
-    Primitive(
-        "eigvals",
-        "host",
-        lambda a: _eig_typ(a)[:1],
-        Doc("eigenvalues, complex", "none"),
-        jvp=_no_complex("eigvals"),
-        batch=batch_stack(lambda: eigvals),
-        numpy=lambda a: library(np.linalg.eigvals, a).astype(_complex(a.dtype), copy=False),
         cheap=False,
     )
 )

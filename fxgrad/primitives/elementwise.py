@@ -146,11 +146,14 @@ def _convert_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dtype: np.d
 
 def _convert_numpy(x: Any, *, dtype: np.dtype) -> Any:
     """Float to integer goes by the kernel language's own rule, which C leaves undefined."""
-    if np.asarray(x).dtype.kind == "f" and dtype.kind in "iu":
+    x = np.asarray(x)
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        x = x.real
+    if x.dtype.kind == "f" and dtype.kind in "iu":
         from fxgrad.kernels.convert_rule import float_to_int
 
-        return float_to_int(np.asarray(x), dtype)
-    return np.asarray(x).astype(dtype)
+        return float_to_int(x, dtype)
+    return x.astype(dtype)
 
 
 convert = register(
@@ -397,6 +400,7 @@ sqrt = elementwise(
     Doc("square root", "g/(2*y); inf at 0", DLMF.format("4.7.ii")),
     partials=(lambda y, x: div(y.dtype.type(0.5), y),),
     numpy=np.sqrt,
+    operands="fc",
 )
 
 

@@ -109,6 +109,7 @@ gather = register(
         transpose=_gather_transpose,
         batch=_gather_batch,
         numpy=_gather_numpy,
+        raises=True,
     )
 )
 
@@ -214,6 +215,7 @@ scatter = register(
         transpose=_scatter_transpose,
         batch=_scatter_batch,
         numpy=_scatter_numpy,
+        raises=True,
     )
 )
 
@@ -245,5 +247,6 @@ within = register(
         jvp=lambda primals, tangents, **params: ([within(*primals, **params)], [None]),
         batch=lambda size, args, batched, **params: ([within(args[0], **params)], [True]),
         numpy=_within_numpy,
+        raises=True,
     )
 )

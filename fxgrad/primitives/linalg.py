@@ -9,8 +9,10 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.ir.types import Aval, aval_of
+from fxgrad.primitives import complex as cx
 from fxgrad.primitives.base import Doc, Linear, Primitive, add_tangents, register, type_error, zeros
-from fxgrad.primitives.elementwise import neg
+from fxgrad.primitives.complex import real_dtype
+from fxgrad.primitives.elementwise import lin_mul, neg
 from fxgrad.primitives.matrices import (
     DIAGONAL,
     LOWER,
@@ -25,7 +27,6 @@ from fxgrad.primitives.matrices import (
     minus,
     mm,
     part,
-    real_dtype,
     rows,
     turn,
 )  # fmt: skip
@@ -338,8 +339,12 @@ def _slogdet_typ(a: Aval) -> list[Aval]:
 
 def _slogdet_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
     a = primals[0]
-    conj(a)
-    return list(slogdet(a)), [None, inner_product(tangents[0], turn(inv(a, checked=False)))]
+    sign, log = slogdet(a)
+    moved = inner_product(tangents[0], turn(inv(a, checked=False)))
+    if aval_of(sign).dtype.kind != "c":
+        return [sign, log], [None, moved]
+    turning = cx.complex_(zeros(aval_of(log)), cx.imag(moved))
+    return [sign, log], [lin_mul(turning, sign), cx.real(moved)]
 
 
 slogdet = register(
@@ -349,7 +354,7 @@ slogdet = register(
         _slogdet_typ,
         Doc(
             "the sign of the determinant and the log of its absolute value",
-            "0, g * a^-T (NaN if a is singular)",
+            "0 (complex: i Im tr(a^-1 t) sign), g * a^-T (NaN if a is singular)",
             "Jacobi's formula",
         ),
         jvp=_slogdet_jvp,

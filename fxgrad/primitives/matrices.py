@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import errors
 from fxgrad.ir.types import Aval, aval_of
-from fxgrad.primitives.base import Primitive, batch_together, type_error
+from fxgrad.primitives import complex as cx
+from fxgrad.primitives.base import Primitive, batch_together, type_error, zeros
 from fxgrad.primitives.dot import dot
 from fxgrad.primitives.elementwise import abs_, add, div, eq, ge, gt, le, lin_mul, lt, mul, neg, select, sub
 from fxgrad.primitives.reduce import max_, sum_
@@ -30,10 +30,6 @@ def matrix_types(name: str, avals: Sequence[Aval], square: bool = False) -> tupl
     if square and first.shape[-1] != first.shape[-2]:
         raise type_error(name, avals, "The matrix must be square.")
     return first.shape
-
-
-def real_dtype(dtype: np.dtype) -> np.dtype:
-    return np.dtype(dtype.type(0).real.dtype)
 
 
 def batch_stack(prim: Callable[[], Primitive]) -> Callable:
@@ -62,13 +58,32 @@ def turn(x: Any) -> Any:
 
 def conj(x: Any) -> Any:
     """The complex conjugate."""
-    if aval_of(x).dtype.kind == "c":
-        raise errors.UnsupportedError(
-            "derivatives of linear algebra with complex matrices are not supported",
-            why="Their rules need complex arithmetic in traced programs, which is not there yet.",
-            fix="Differentiate the real matrix [[A.real, -A.imag], [A.imag, A.real]], which stands for A.",
-        )
-    return x
+    return cx.conj(x) if aval_of(x).dtype.kind == "c" else x
+
+
+def real_part(x: Any) -> Any:
+    return cx.real(x) if aval_of(x).dtype.kind == "c" else x
+
+
+def as_kind(x: Any, like: Any) -> Any:
+    """x as complex numbers if `like` is of that kind."""
+    aval = aval_of(x)
+    return cx.complex_(x, zeros(aval)) if aval.dtype.kind == "f" and aval_of(like).dtype.kind == "c" else x
+
+
+def scaled(t: Any, factors: Any) -> Any:
+    """A tangent times real (or complex) numbers, element by element."""
+    return lin_mul(t, as_kind(factors, t))
+
+
+def imaginary_half(x: Any) -> Any:
+    """(x - x^H) / 2."""
+    return half(sub(x, adjoint(x)))
+
+
+def real_half(x: Any) -> Any:
+    """(x + x^H) / 2."""
+    return half(add(x, adjoint(x)))
 
 
 def adjoint(x: Any) -> Any:
@@ -108,8 +123,10 @@ def lower_half(x: Any) -> Any:
 
 def from_triangle(x: Any, lower: bool) -> Any:
     """The Hermitian matrix of which x holds the given triangle; what stands in the other is not looked at."""
-    strict = part(x, gt if lower else lt)
-    return add(part(x, DIAGONAL), add(strict, adjoint(strict)))
+    strict, diagonal = part(x, gt if lower else lt), part(x, DIAGONAL)
+    if aval_of(x).dtype.kind == "c":  # its imaginary part is not looked at either
+        diagonal = real_half(diagonal)
+    return add(diagonal, add(strict, adjoint(strict)))
 
 
 def on_columns(v: Any, shape: tuple[int, ...]) -> Any:

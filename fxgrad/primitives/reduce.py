@@ -308,6 +308,14 @@ def _cumprod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, 
     return [y], [linear_recurrence(lin_mul(t, _before(y, axis, reverse, y.dtype.type(1))), x, axis=axis, reverse=reverse)]
 
 
+def _cumprod_numpy(x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
+    if x.dtype.kind == "c":
+        from fxgrad.kernels.scan import running_product
+
+        return running_product(x, axis, reverse)
+    return _accumulate(np.multiply)(x, axis=axis, reverse=reverse)
+
+
 cumprod = register(
     Primitive(
         "cumprod",
@@ -316,7 +324,7 @@ cumprod = register(
         Doc("running product along an axis", "a linear recurrence from the other end, without division", "product rule"),
         jvp=_cumprod_jvp,
         batch=_along_batch(lambda: cumprod),
-        numpy=_accumulate(np.multiply),
+        numpy=_cumprod_numpy,
     )
 )
 

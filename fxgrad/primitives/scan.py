@@ -16,13 +16,14 @@ import numpy as np
 
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import TAPE, Atom, Aval, Var, aval_of
-from fxgrad.primitives.base import Doc, Linear, Primitive, instantiate, register, type_error, zeros
+from fxgrad.primitives.base import Doc, Linear, Primitive, add_tangents, instantiate, register, type_error, zeros
 from fxgrad.primitives.bodies import (
     Flags,
     Run,
     batched_as,
     chosen,
     cut,
+    either,
     fixpoint,
     hoisted,
     invariants,
@@ -126,7 +127,7 @@ class Loop:
                 typ,
                 doc,
                 jvp=partial(_jvp, self),
-                transpose=partial(_transpose, self),
+                transpose_onto=partial(_transpose_onto, self),
                 batch=partial(_batch, self),
                 numpy=numpy,
                 split=partial(_split, self),
@@ -174,17 +175,26 @@ def _split(loop: Loop, eqn: Eqn, unknown: list[bool]) -> tuple[list[Eqn], Eqn, l
     return eqns, Eqn(loop.prim, [*head, *operands], how, halves.late_outputs, eqn.source), halves.late_outputs
 
 
-def _transpose(
-    loop: Loop, cts: Sequence[Any], inputs: Sequence[Any], *, body: Program, consts: int, carry: int, **how: Any
+def _transpose_onto(
+    loop: Loop,
+    cts: Sequence[Any],
+    inputs: Sequence[Any],
+    before: Sequence[Any],
+    *,
+    body: Program,
+    consts: int,
+    carry: int,
+    **how: Any,
 ) -> list:
     head, inputs = list(inputs[: loop.lead]), inputs[loop.lead :]
     none = [None] * loop.lead
-    vc, vs, vx = cut(inputs, consts, carry)
+    vc, _, vx = cut(inputs, consts, carry)
+    to_consts, to_init, to_xs = cut(before[loop.lead :], consts, carry)
     lc, lx = ([isinstance(v, Linear) for v in group] for group in (vc, vx))
     linear = [*lc, *[True] * carry, *lx]
     gs, gy = cut(cts, carry)
     if how.get("length") == 0:
-        return [*none, *[None] * consts, *gs, *[None] * len(vx)]
+        return [*none, *to_consts, *map(_sum, to_init, gs), *to_xs]
     y = [g is not None for g in gy]
 
     def arriving(s: Flags) -> list[list[bool]]:
@@ -194,7 +204,7 @@ def _transpose(
     ac, found_s, ax = arriving(s)
     early = _handed_on(body, consts, carry, s, y) if "length" in how else [-1] * len(y)
     back = _backward_body(body, consts, carry, (lc, lx), (s, y), ac, early)
-    start = [negative_zeros(v.aval) for v in chosen(vc, ac)]
+    start = [negative_zeros(v.aval) if g is None else g for v, g in chosen(list(zip(vc, to_consts, strict=True)), ac)]
     state = [negative_zeros(a) if g is None else g for g, a in zip(gs, body.out_avals, strict=False)]
     gy, first = _earlier(gy, state, early, **how)
     operands = [*head, *others(vc, lc), *start, *chosen(first, s), *others(vx, lx), *chosen(gy, y)]
@@ -202,9 +212,13 @@ def _transpose(
     counts = {"consts": len(lc) - sum(lc), "carry": len(start) + sum(s)}
     outs = bind(loop.prim, operands, {"body": back, **counts, **turned})
     fc, fs, fx = cut(outs, sum(ac), sum(s))
-    to_init = [g if f else None for g, f in zip(spread(fs, s), found_s, strict=True)]
-    to_init = [g if isinstance(v, Linear) else None for g, v in zip(to_init, vs, strict=True)]
-    return [*none, *spread(fc, ac), *to_init, *spread(fx, ax)]
+    from_init = [g if f else None for g, f in zip(spread(fs, s), found_s, strict=True)]
+    sums = [g if a else old for g, old, a in zip(spread(fc, ac), to_consts, ac, strict=True)]
+    return [*none, *sums, *map(_sum, to_init, from_init), *map(_sum, to_xs, spread(fx, ax))]
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return add_tangents([a, b])
 
 
 def _batch(
@@ -350,6 +364,8 @@ def _backward_body(
         ic, is_, ix = cut(body.inputs, consts, carry)
         mask = [*lc, *[True] * carry, *lx]
         oc, oy = cut(body.out_avals, carry)
+        # the unrolled loop stacks its ys in order, so their cotangents arrive last first
+        backwards = regroup(body, (body.inputs,), (body.outputs[:carry], body.outputs[carry:][::-1]))
         groups = [others(ic, lc), chosen(ic, ac), chosen(oc, s), others(ix, lx), chosen(oy, y)]
         avals = [getattr(a, "aval", a) for group in groups for a in group]
 
@@ -357,11 +373,11 @@ def _backward_body(
             fc, sums, gs, fx, gy = cut(values, *map(len, groups[:-1]))
             gs, gy = spread(gs, s), spread(gy, y)
             start: list[Any] = [None] * carry
-            for j, i in enumerate(early):
+            for j, i in reversed(list(enumerate(early))):
                 if i >= 0:  # this y is the carry: what it received in the turn before comes first
-                    start[i], gy[j] = gy[j], None
+                    start[i], gy[j] = add_tangents([start[i], gy[j]]), None
             begin = [*chosen(spread(sums, ac), lc), *start, *[None] * sum(lx)]
-            found = backward_pass(body, mask, [*fc, *fx], [*gs, *gy], begin)
+            found = backward_pass(backwards, mask, [*fc, *fx], [*gs, *reversed(gy)], begin)
             tc, ts, tx = cut(spread(found, mask), consts, carry)
             state = [negative_zeros(v.aval) if g is None else g for g, v in zip(ts, is_, strict=True)]
             return [*chosen(tc, ac), *chosen(state, s), *[g for g in tx if g is not None]]
@@ -373,18 +389,16 @@ def _backward_body(
 
 
 def _handed_on(body: Program, consts: int, carry: int, s: Flags, y: Flags) -> list[int]:
-    """For every y that is also the next carry, read more than once in the next turn, which carry; -1 for the others.
+    """For every y that is also the next carry, which carry that is; -1 for the others, and where the order does not matter.
 
-    In the unrolled loop such a value receives y's cotangent before those of its uses. With one use the order does not matter.
+    In the unrolled loop such a value receives y's cotangent before those of its uses in the next turn.
     """
     outs, ys = cut(body.outputs, carry)
     state = body.inputs[consts : consts + carry]
     reads = [a for e in body.eqns for a in e.inputs] + list(body.outputs)
-    found: list[int] = []
-    for o, has in zip(ys, y, strict=True):
-        here = [i for i in range(carry) if outs[i] is o and s[i] and reads.count(state[i]) > 1 and i not in found]
-        found.append(here[0] if has and here and outs[here[0]] is not state[here[0]] else -1)
-    return found
+    places = {o: i for i, o in reversed(list(enumerate(outs))) if s[i] and type(o) is Var and o is not state[i]}
+    found = [places.get(o, -1) if has else -1 for o, has in zip(ys, y, strict=True)]
+    return [i if i >= 0 and found.count(i) + reads.count(state[i]) > 2 else -1 for i in found]
 
 
 def _earlier(
@@ -392,7 +406,7 @@ def _earlier(
 ) -> tuple[list[Any], list[Any]]:
     """Cotangents of ys moved to the turn before, where `early` says so; the last turn's goes into the state."""
     gy, state = list(gy), list(state)
-    for j, i in enumerate(early):
+    for j, i in reversed(list(enumerate(early))):
         if i >= 0:
             gy[j], last = _shifted(gy[j], length, reverse)
             state[i] = add(state[i], last)
@@ -423,7 +437,9 @@ def _batch_uneven(
     (vc, vs, vx), (c, _, x) = values, batched
     carry = len(vs)
     marks = [*c, *[True] * carry, *x]
-    wide = batched_as(body, marks, size, [True] * len(body.outputs))
+    kept = [o.aval.dtype != TAPE for o in body.outputs]  # a tape that is the same for all entries may stay so
+    y = either(vmap(body, marks, size)[1], kept)[carry:]
+    wide = batched_as(body, marks, size, [*[True] * carry, *y])
     total = max_(turns, axes=(0,))
     one = np.int64(1)
     int64 = np.dtype(np.int64)
@@ -447,12 +463,17 @@ def _batch_uneven(
         [total, turns, *vc, begin, *init, *vx],
         {"body": program, "consts": len(vc) + 1, "carry": carry + 1, **how},
     )
-    return outs[1:], [True] * (len(outs) - 1)
+    return outs[1:], [True] * carry + y
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
-scan = Loop(
+
+def _declared(name: str, typ: Callable, numpy: Callable, doc: Doc, lead: int) -> Primitive:
+    return Loop(name, typ, numpy, doc, lead).prim
+
+
+scan = _declared(
     "scan",
     _scan_typ,
     _scan_numpy,
@@ -462,9 +483,9 @@ scan = Loop(
         REFERENCE,
     ),
     lead=0,
-).prim
+)
 
-tape_scan = Loop(
+tape_scan = _declared(
     "tape_scan",
     _tape_scan_typ,
     _tape_scan_numpy,
@@ -472,4 +493,4 @@ tape_scan = Loop(
         "scan along tapes, of a number of turns that is a value", "a tape_scan of the body's transpose, the other way", REFERENCE
     ),
     lead=1,
-).prim
+)

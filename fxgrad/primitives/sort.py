@@ -14,8 +14,8 @@ _INT64 = np.dtype(np.int64)
 
 
 def _argsort_typ(x: Aval, *, axis: int) -> list[Aval]:
-    if not 0 <= axis < x.ndim or x.dtype.kind not in "fiub":
-        raise type_error("argsort", (x,), f"It takes real numbers and an axis within rank {x.ndim}, got axis={axis}.")
+    if not 0 <= axis < x.ndim or x.dtype.kind not in "fciub":
+        raise type_error("argsort", (x,), f"It takes numbers and an axis within rank {x.ndim}, got axis={axis}.")
     return [x.with_dtype(_INT64)]
 
 
@@ -33,7 +33,7 @@ argsort = register(
 
 
 def _searchsorted_typ(a: Aval, v: Aval, *, right: bool) -> list[Aval]:
-    if a.ndim != 1 or a.dtype != v.dtype or a.dtype.kind not in "fiub":
+    if a.ndim != 1 or a.dtype != v.dtype or a.dtype.kind not in "fciub":
         raise type_error("searchsorted", (a, v), "It takes a sorted vector and values of its dtype.")
     return [v.with_dtype(_INT64)]
 

@@ -192,7 +192,7 @@ def _add_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, lis
 
 
 def _add_batch(size: int, args: Sequence[Any], batched: Sequence[bool]) -> tuple[list, list[bool]]:
-    full = [a if b else tape_batch(a, size=size, axis=0) for a, b in zip(args, batched, strict=True)]
+    full = [a if b else tape_batch(a, repeats=size, axis=0) for a, b in zip(args, batched, strict=True)]
     return [tape_add(*full)], [True]
 
 
@@ -230,16 +230,16 @@ def _linear(name: str, doc: Doc, numpy: Callable, transpose: Callable[[], Primit
     return register(prim)
 
 
-def _batch_numpy(x: Any, *, size: int, axis: int) -> Any:
+def _batch_numpy(x: Any, *, repeats: int, axis: int) -> Any:
     def widened(chunk: np.ndarray) -> np.ndarray:
         shape = list(chunk.shape)
-        shape.insert(axis + 1, size)
+        shape.insert(axis + 1, repeats)
         return np.broadcast_to(np.expand_dims(chunk, axis + 1), shape)
 
     return _each(x, lambda tape: _mapped(widened, tape))
 
 
-def _total_numpy(x: Any, *, size: int, axis: int) -> Any:
+def _total_numpy(x: Any, *, repeats: int, axis: int) -> Any:
     from fxgrad.primitives.reduce import sum_
     from fxgrad.runtime.eager import evaluate
 

@@ -33,7 +33,7 @@ def _pow_by_x(z: Any, x: Any, y: Any) -> Any:
 def _pow_by_y(z: Any, x: Any, y: Any) -> Any:
     """z * log(x), and 0 where x = 0 and y >= 0 (the function is constant there)."""
     none, one = z.dtype.type(0), z.dtype.type(1)
-    flat = and_(eq(x, none), ge(y, none))
+    flat = eq(x, none) if x.dtype.kind == "c" else and_(eq(x, none), ge(y, none))
     return select(flat, none, mul(z, log(select(flat, one, x))))
 
 
@@ -42,7 +42,7 @@ pow = elementwise(
     lambda k, x, y: k.pow(x, y),
     Doc("x ** y", "g*y*x**(y-1) (0 if y = 0), g*z*log(x) (0 if x = 0 <= y)", DLMF.format("4.7.ii")),
     partials=(_pow_by_x, _pow_by_y),
-    operands="f",
+    operands="fc",
     cheap=False,
 )
 
@@ -50,13 +50,19 @@ pow = elementwise(
 # ---- exponentials and logarithms -------------------------------------------------------------------------------------
 
 exp = elementwise(
-    "exp", lambda k, x: k.exp(x), Doc("e**x", "g*y", DLMF.format("4.7.ii")), partials=(lambda y, x: y,), cheap=False
+    "exp",
+    lambda k, x: k.exp(x),
+    Doc("e**x", "g*y", DLMF.format("4.7.ii")),
+    partials=(lambda y, x: y,),
+    operands="fc",
+    cheap=False,
 )
 expm1 = elementwise(
     "expm1",
     lambda k, x: k.expm1(x),
     Doc("e**x - 1", "g*exp(x)", DLMF.format("4.7.ii")),
     partials=(lambda y, x: exp(x),),
+    operands="fc",
     cheap=False,
 )
 log = elementwise(
@@ -64,6 +70,7 @@ log = elementwise(
     lambda k, x: k.log(x),
     Doc("natural logarithm", "g/x", DLMF.format("4.7.i")),
     partials=(lambda y, x: reciprocal(x),),
+    operands="fc",
     cheap=False,
 )
 log1p = elementwise(
@@ -71,6 +78,7 @@ log1p = elementwise(
     lambda k, x: k.log1p(x),
     Doc("log(1 + x)", "g/(1 + x)", DLMF.format("4.7.i")),
     partials=(lambda y, x: reciprocal(add(x, ones_like(x))),),
+    operands="fc",
     cheap=False,
 )
 rsqrt = elementwise(
@@ -99,13 +107,19 @@ logistic = elementwise(
 # ---- trigonometric and hyperbolic ------------------------------------------------------------------------------------
 
 sin = elementwise(
-    "sin", lambda k, x: k.sin(x), Doc("sine", "g*cos(x)", DLMF.format("4.20.E1")), partials=(lambda y, x: cos(x),), cheap=False
+    "sin",
+    lambda k, x: k.sin(x),
+    Doc("sine", "g*cos(x)", DLMF.format("4.20.E1")),
+    partials=(lambda y, x: cos(x),),
+    operands="fc",
+    cheap=False,
 )
 cos = elementwise(
     "cos",
     lambda k, x: k.cos(x),
     Doc("cosine", "-g*sin(x)", DLMF.format("4.20.E2")),
     partials=(lambda y, x: neg(sin(x)),),
+    operands="fc",
     cheap=False,
 )
 tan = elementwise(
@@ -113,6 +127,7 @@ tan = elementwise(
     lambda k, x: k.tan(x),
     Doc("tangent", "g*(1 + y*y)", DLMF.format("4.20.E3")),
     partials=(lambda y, x: add(ones_like(y), mul(y, y)),),
+    operands="fc",
     cheap=False,
 )
 asin = elementwise(
@@ -120,6 +135,7 @@ asin = elementwise(
     lambda k, x: k.asin(x),
     Doc("arc sine", "g/sqrt((1-x)(1+x))", DLMF.format("4.24.E7")),
     partials=(lambda y, x: reciprocal(_circle(x)),),
+    operands="fc",
     cheap=False,
 )
 acos = elementwise(
@@ -127,6 +143,7 @@ acos = elementwise(
     lambda k, x: k.acos(x),
     Doc("arc cosine", "-g/sqrt((1-x)(1+x))", DLMF.format("4.24.E8")),
     partials=(lambda y, x: neg(reciprocal(_circle(x))),),
+    operands="fc",
     cheap=False,
 )
 
@@ -141,6 +158,7 @@ atan = elementwise(
     lambda k, x: k.atan(x),
     Doc("arc tangent", "g/(1 + x*x)", DLMF.format("4.24.E9")),
     partials=(lambda y, x: reciprocal(add(ones_like(x), mul(x, x))),),
+    operands="fc",
     cheap=False,
 )
 atan2 = elementwise(
@@ -168,6 +186,7 @@ sinh = elementwise(
     lambda k, x: k.sinh(x),
     Doc("hyperbolic sine", "g*cosh(x)", DLMF.format("4.34.E1")),
     partials=(lambda y, x: cosh(x),),
+    operands="fc",
     cheap=False,
 )
 cosh = elementwise(
@@ -175,6 +194,7 @@ cosh = elementwise(
     lambda k, x: k.cosh(x),
     Doc("hyperbolic cosine", "g*sinh(x)", DLMF.format("4.34.E2")),
     partials=(lambda y, x: sinh(x),),
+    operands="fc",
     cheap=False,
 )
 tanh = elementwise(
@@ -182,6 +202,7 @@ tanh = elementwise(
     lambda k, x: k.tanh(x),
     Doc("hyperbolic tangent", "g*(1-y)*(1+y)", DLMF.format("4.34.E3")),
     partials=(lambda y, x: mul(sub(ones_like(y), y), add(ones_like(y), y)),),
+    operands="fc",
     cheap=False,
 )
 

@@ -24,6 +24,7 @@ from fxgrad.primitives.bodies import (
     bool_scalar,
     chosen,
     cut,
+    either,
     fixpoint,
     may_raise,
     names,
@@ -230,7 +231,9 @@ def _batch_uneven(
     (vt, vb, init), (t, b) = values, batched
     n = len(init)
     test = batched_as(cond, [*t, *[True] * n], size, [True])
-    wide = batched_as(body, [*b, *[True] * n], size, [True] * len(body.outputs))
+    kept = [o.aval.dtype != TAPE for o in body.outputs]  # a tape that is the same for all entries may stay so
+    y = either(vmap(body, [*b, *[True] * n], size)[1], kept)[n:]
+    wide = batched_as(body, [*b, *[True] * n], size, [*[True] * n, *y])
     careful = any(map(may_raise, body.eqns))
 
     def turn(*operands: Any) -> list[Any]:
@@ -254,7 +257,7 @@ def _batch_uneven(
     }
     outs = bind(while_tape if taped else while_loop, [*vt, *vb, active, turns, *init], params)
     _, lane_turns, state, _, ys = cut(outs, 1, 1, n, int(taped))
-    return [*state, *(lane_turns if taped else []), *ys], [True] * (len(state) + len(ys) + int(taped))
+    return [*state, *(lane_turns if taped else []), *ys], [True] * (n + int(taped)) + y
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------

@@ -18,12 +18,13 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.config import config, jit_disabled
-from fxgrad.ir.program import Program
-from fxgrad.ir.types import Aval, Lit, Var
+from fxgrad.ir.program import Program, programs_in
+from fxgrad.ir.types import TAPE, Aval, Lit, Var
 from fxgrad.primitives.base import Primitive, kernel_dtypes
 from fxgrad.runtime import background
 from fxgrad.runtime.buffers import Block
 from fxgrad.runtime.caches import on_clear
+from fxgrad.runtime.loops import control_call
 from fxgrad.runtime.matmul import product_call
 from fxgrad.runtime.tree import reduce_tree
 
@@ -40,7 +41,8 @@ _MOST_VARIANTS = 256  # layouts of the operands of one operation
 
 
 def _memo_key(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Any:
-    return (prim, tuple(avals), tuple(sorted(params.items())) if params else ())
+    key = (prim, tuple(avals), tuple(sorted(params.items())) if params else ())
+    return key if prim.kind not in ("call", "control") else (*key, *[p.places for p in programs_in(params)])
 
 
 def operation(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
@@ -140,6 +142,10 @@ def run_program(program: Program, args: Sequence[Any]) -> list:
 
 def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:
     outs = prim.typ(*avals, **params)
+    if prim.kind != "expand" and not prim.exact_parts and prim.definition([*avals, *outs]) is not None:
+        from fxgrad.trace.tracing import trace_expansion
+
+        return _from_program(runner(trace_expansion(prim, avals, params)), len(outs))
     if prim.kind in ("map", "reduce"):
         return _make_arithmetic(prim, avals, params, outs[0])
     if prim.kind in ("view", "host"):
@@ -152,7 +158,7 @@ def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Cal
     if prim.kind == "call":
         return _from_program(_call_runner(prim, params["program"]), len(outs))
     if prim.kind == "control":
-        run = _from_numpy(prim, params)
+        run = control_call(prim, avals, params, outs)
         return _from_program(lambda arrays: run(*arrays), len(outs))
     raise ValueError(f"primitive '{prim.name}' has unknown kind '{prim.kind}'")
 
@@ -186,6 +192,8 @@ def _from_numpy(prim: Primitive, params: dict[str, Any]) -> Callable:
 
 def has_kernel(prim: Primitive, avals: Sequence[Aval], outs: Sequence[Aval]) -> bool:
     """Whether the operation can be part of a kernel."""
+    if prim.name == "complex":  # a place in memory for two results, of which either is in a register
+        return True
     return prim.body is not None and prim.supports(avals) and kernel_dtypes(avals) and kernel_dtypes(outs)
 
 
@@ -425,20 +433,29 @@ class EagerPlan:
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
         slots = self._template.copy()
         slots[: len(arrays)] = native_order(arrays)
-        for arity, run, a, b, out, dead in self._steps:
-            if arity == 2:
-                slots[out] = run(slots[a], slots[b])
-            elif arity == 1:
-                slots[out] = run(slots[a])
-            elif arity == 0:
-                slots[out] = run(*[slots[i] for i in a])
-            else:
-                for o, value in zip(out, run(*[slots[i] for i in a]), strict=True):
-                    slots[o] = value
-            for i in dead:
-                slots[i] = None
+        out: Any = None
+        try:
+            for arity, run, a, b, out, dead in self._steps:
+                if arity == 2:
+                    slots[out] = run(slots[a], slots[b])
+                elif arity == 1:
+                    slots[out] = run(slots[a])
+                elif arity == 0:
+                    slots[out] = run(*[slots[i] for i in a])
+                else:
+                    for o, value in zip(out, run(*[slots[i] for i in a]), strict=True):
+                        slots[o] = value
+                for i in dead:
+                    slots[i] = None
+        except errors.FxError as problem:
+            raise self._placed(problem, out) from None
         taken = {id(a) for a in arrays}
         return [own(slots[slot], taken, aval) for slot, aval in self._outputs]
+
+    def _placed(self, problem: errors.FxError, out: Any) -> errors.FxError:
+        """The error of the step that writes `out`, said to come from the line of the traced function."""
+        eqn = self.program.eqns[next(i for i, step in enumerate(self._steps) if step[4] == out)]
+        return problem.at(eqn.source) if eqn.prim.raises and eqn.source is not None else problem
 
 
 def _fetch_kernels(program: Program) -> None:
@@ -491,7 +508,8 @@ class Runner:
         self._compiled: dict[tuple, Callable[..., list]] = {}
         self._runs, self._seconds = 0, 0.0  # op by op
         self._due: float
-        self._due, self._due_seconds = (HOT, HOT_SECONDS) if len(program.eqns) > 1 else _NEVER
+        compiles = len(program.eqns) > 1 and not any([a.aval.dtype == TAPE for a in (*program.inputs, *program.outputs)])
+        self._due, self._due_seconds = (HOT, HOT_SECONDS) if compiles else _NEVER
         self._scalars = any([v.aval.shape == () for v in program.inputs])  # which may come as NumPy scalars
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:

@@ -15,11 +15,13 @@ import numpy as np
 
 from fxgrad import errors
 
-__all__ = ["Guarded", "fingerprint", "glance", "reachable"]
+__all__ = ["Guarded", "fingerprint", "glance", "peep", "reachable"]
 
 COPY_LIMIT = 1 << 16  # bytes; below it a copy costs less than a hash
 GLANCE_LIMIT = 1 << 17  # bytes; above it a hash costs more than 15 % of an eager matrix-vector product's gradient
 SAMPLES = 4096
+PEEP_LIMIT = 1 << 13  # bytes; above it a copy costs more than looking at FEW elements, 0.7 us
+FEW = 64
 _ROW = 4096
 
 
@@ -45,13 +47,13 @@ def fingerprint(x: np.ndarray) -> Any:
 
 
 @lru_cache(maxsize=16)
-def _sample(size: int) -> np.ndarray:
-    """Where to look in an array of that many elements: one place in each of SAMPLES equal parts, and the last element.
+def _sample(size: int, count: int = SAMPLES) -> np.ndarray:
+    """Where to look in an array of that many elements: one place in each of `count` equal parts, and the last element.
 
     The places within the parts follow the golden ratio, so that no row or column of a matrix falls between them by its stride.
     """
-    parts = np.arange(SAMPLES)
-    places = (parts + parts * 0.6180339887498949 % 1) * (size / SAMPLES)
+    parts = np.arange(count)
+    places = (parts + parts * 0.6180339887498949 % 1) * (size / count)
     return np.append(places.astype(np.intp), size - 1)
 
 
@@ -61,6 +63,14 @@ def glance(x: np.ndarray) -> Any:
         return fingerprint(x)
     flat = x.reshape(-1) if x.flags.c_contiguous else x.flat
     return flat[_sample(x.size)].tobytes()
+
+
+def peep(x: np.ndarray) -> Any:
+    """Like glance, but of arrays larger than PEEP_LIMIT only FEW elements: for checks at every call of a compiled function."""
+    if x.nbytes <= PEEP_LIMIT:
+        return x.tobytes()
+    flat = x.reshape(-1) if x.flags.c_contiguous else x.flat
+    return flat[_sample(x.size, FEW)].tobytes()
 
 
 def reachable(x: Any) -> bool:

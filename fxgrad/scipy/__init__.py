@@ -1,5 +1,5 @@
 """The parts of SciPy that differentiable code needs."""
 
-from fxgrad.scipy import linalg, special
+from fxgrad.scipy import linalg, special, stats
 
-__all__ = ["linalg", "special"]
+__all__ = ["linalg", "special", "stats"]

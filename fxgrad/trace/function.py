@@ -19,7 +19,17 @@ from fxgrad.runtime.caches import on_clear
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import Trace, present
 
-__all__ = ["Traced", "argument_names", "as_leaf", "as_leaves", "aval_of_leaf", "canonical", "name_of", "trace_function"]
+__all__ = [
+    "Traced",
+    "argument_names",
+    "as_leaf",
+    "as_leaves",
+    "aval_of_leaf",
+    "canonical",
+    "is_plain_array",
+    "name_of",
+    "trace_function",
+]
 
 _DTYPE_CODES = "?bBhHiIlLqQefdFD"  # booleans, integers, floats and complex numbers up to 64 bits a part
 _PYTHON_NUMBERS = {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}
@@ -46,13 +56,18 @@ def argument_names(f: Any, args: Sequence[Any]) -> list[str]:
     return names
 
 
+def is_plain_array(x: Any) -> bool:
+    """Whether x is an ndarray, and no subclass, of a dtype that programs have."""
+    return type(x) is np.ndarray and x.dtype.char in _DTYPE_CODES and x.dtype.isnative
+
+
 def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
     """(the argument as tracer, array or NumPy scalar; whether it is weak, that is, came as a Python number)."""
     kind = type(x)
     if kind is Tracer:
         x = x if x._trace.active else present(x)
         return Tracer(x._trace, x._var, x.weak), x.weak  # the handle may move on to another value
-    if kind is np.ndarray and x.dtype.char in _DTYPE_CODES and x.dtype.isnative:
+    if is_plain_array(x):
         return x, False
     if kind in _PYTHON_NUMBERS:
         return _number(x, what), kind is not bool
@@ -98,7 +113,7 @@ def as_leaves(flat: Sequence[Any], what: Callable[[int], str]) -> tuple[list[Any
     """`as_leaf` of each; `what(i)` names one in messages."""
     leaves, weak = [], []
     for i, x in enumerate(flat):
-        if type(x) is np.ndarray and x.dtype.char in _DTYPE_CODES and x.dtype.isnative:
+        if is_plain_array(x):
             leaves.append(x)
             weak.append(False)
         else:
@@ -168,8 +183,12 @@ PROGRAMS_KEPT = 2048
 
 
 def canonical(program: Program) -> Program:
-    """The first program seen with this structure, so that what was derived from it is found again."""
-    key = program.key
+    """The first program seen with this structure, so that what was derived from it is found again.
+
+    Programs that values can make fail are told apart by their lines as well, which the errors name.
+    """
+    places = program.places
+    key = (program.key, places) if places else program.key
     found = _programs.get(key)
     if found is not None:
         return found

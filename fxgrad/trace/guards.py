@@ -131,12 +131,16 @@ class Guards:
         if isinstance(value, ModuleType):
             return
         self.checks.append((read, value, name))
-        if isinstance(value, np.ndarray) and reachable(value):
-            self.arrays.append(value)
+        self._note(value)
         if _is_generator(value):
             self.generators.append(value)
         elif not isinstance(value, _SCALARS) and not isinstance(value, (np.ndarray, np.ufunc)):
             self._follow(value, name)
+
+    def _note(self, value: Any) -> None:
+        """Remember an array that somebody may write to."""
+        if isinstance(value, np.ndarray) and reachable(value):
+            self.arrays.append(value)
 
     def _follow(self, value: Any, name: str = "") -> None:
         """Guard what can be reached from a value."""
@@ -213,7 +217,10 @@ class Guards:
         if not _is_user_file(f.__code__.co_filename):
             return
         for default in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
-            self._follow(default, f"a default of {f.__name__}") if not isinstance(default, _SCALARS) else None
+            if isinstance(default, np.ndarray):
+                self._note(default)
+            elif not isinstance(default, _SCALARS):
+                self._follow(default, f"a default of {f.__name__}")
         names, attributes = _names_read(f.__code__)
         space = f.__globals__
         for name in names:

@@ -24,6 +24,7 @@ from fxgrad.trace.steps import (
     Replay,
     Step,
     append_step,
+    c_strides,
     is_contiguous,
     steps_of,
     strides_along,
@@ -34,11 +35,13 @@ from fxgrad.trace.tracing import current_trace, leaked, recording_in
 
 __all__ = [
     "assign",
+    "check_out",
     "copied",
     "in_memory",
     "into",
     "is_array",
     "is_contiguous_handle",
+    "is_fortran_handle",
     "memory_of",
     "note_ravel",
     "note_reshape",
@@ -94,6 +97,12 @@ def is_contiguous_handle(x: Any) -> bool:
         return True
     strides = _strides(x)
     return strides is not None and is_contiguous(x.shape, strides)
+
+
+def is_fortran_handle(x: Tracer) -> bool:
+    """Whether NumPy's array would lie in Fortran order without gaps."""
+    strides = _strides(x) if type(x._place) is View else c_strides(x.shape)
+    return strides is not None and is_contiguous(x.shape[::-1], strides[::-1])
 
 
 def _strides(x: Tracer) -> tuple[int, ...] | None:
@@ -301,25 +310,46 @@ def assign(x: Tracer, value: Any, what: str, casting: str = "unsafe") -> None:
     store(x, fitted(value, x.dtype, x.shape), what)
 
 
-def into(out: Any, result: Any, what: str) -> Any:
-    """out=: the result written to `out`, a tracer or (outside traces) an array, or a tuple of them; answers `out`."""
+def into(out: Any, result: Any, what: str, broadcast: bool = False) -> Any:
+    """out=: the result written to `out`, a tracer or (outside traces) an array, or a tuple of them; answers `out`.
+
+    With `broadcast`, as of ufuncs, the result may be smaller.
+    """
     if isinstance(out, tuple):
         if not isinstance(result, tuple):
-            return into(out[0], result, what)
-        return tuple(r if o is None else into(o, r, what) for o, r in zip(out, result, strict=True))
+            return into(out[0], result, what, broadcast)
+        return tuple(r if o is None else into(o, r, what, broadcast) for o, r in zip(out, result, strict=True))
     if type(out) is not Tracer:
         if not isinstance(out, np.ndarray):
             raise TypeError("return arrays must be of ArrayType")
         if type(result) is Tracer:
-            raise refuse_plain(what, f"Use the value it returns: y = {what.replace('..., out=...', '...')}.")
-        if out.shape != np.shape(result):
-            raise _wrong_shape(out.shape, np.shape(result))
+            raise _refuse_out(what)
+    shape = np.shape(result)
+    if out.shape != shape and not (broadcast and _fits(shape, out.shape)):
+        raise _wrong_shape(out.shape, shape)
+    if type(out) is Tracer:
+        assign(out, result, what, "same_kind")
+    else:
         np.copyto(out, result, casting="same_kind")
-        return out
-    if out.shape != np.shape(result):
-        raise _wrong_shape(out.shape, np.shape(result))
-    assign(out, result, what, "same_kind")
     return out
+
+
+def check_out(out: Any, what: str) -> None:
+    """Refuse a plain out= inside a trace, before anything is computed."""
+    if current_trace() is not None:
+        for o in out if isinstance(out, tuple) else (out,):
+            if o is not None and type(o) is not Tracer:
+                raise _refuse_out(what)
+
+
+def _refuse_out(what: str) -> errors.MutationError:
+    return refuse_plain(what, f"Use the value it returns: y = {what.replace('..., out=...', '...')}.")
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether `shape` broadcasts to `wanted`."""
+    n = len(wanted) - len(shape)
+    return n >= 0 and all(a in (1, b) for a, b in zip(shape, wanted[n:], strict=True))
 
 
 def _wrong_shape(out: tuple[int, ...], result: tuple[int, ...]) -> errors.FxValueError:

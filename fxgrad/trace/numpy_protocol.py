@@ -41,7 +41,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple, kwargs: dict[str, An
         return result
     from fxgrad.trace.mutation import into
 
-    return into(out, result, f"np.{ufunc.__name__}(..., out=...)")
+    return into(out, result, f"np.{ufunc.__name__}(..., out=...)", method == "__call__")
 
 
 def _check_out(ufunc: np.ufunc, method: str, inputs: tuple, out: tuple) -> None:
@@ -88,6 +88,7 @@ def _ufunc_function(ufunc: np.ufunc) -> Callable[..., Any]:
         return found
     from fxgrad.scipy import special
 
+    name = name.lstrip("_")  # scipy.special.zeta is a function around a ufunc _zeta
     found = getattr(special, name, None) if name in special.__all__ else None
     if found is None:
         raise _unsupported("scipy.special", name, dict.fromkeys(special.__all__))
@@ -184,6 +185,8 @@ def _function(func: Any) -> Callable[..., Any]:
     where = (
         fnp.linalg
         if module.startswith("numpy.linalg")
+        else fnp.fft
+        if module.startswith("numpy.fft")
         else fnp
         if module in ("numpy", "numpy.lib", "numpy._core.multiarray")
         else None

@@ -122,6 +122,36 @@ class Tracer:
 
         return At(self)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of an array in C order; a traced value has no other."""
+        steps, step = [], self.dtype.itemsize
+        for n in reversed(self.shape):
+            steps.append(step)
+            step *= n
+        return tuple(reversed(steps))
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """Itself: the CPU is the one device."""
+        from fxgrad.numpy.array_api import require_cpu
+
+        require_cpu(device)
+        return self
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # kDLCPU
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise errors.ConcretizationError(
+            f"cannot hand a traced {self.aval} to another library",
+            why="It stands for an array that does not exist yet.",
+            fix="Call the other library outside the transformed function, or use the function of fxgrad.numpy.",
+        )
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return _library()
 
@@ -134,6 +164,15 @@ class Tracer:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(_library().any(_library().equal(self, value)))
+
+    def __copy__(self) -> Any:
+        return _library().copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _library().copy(self)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -158,7 +197,7 @@ class Tracer:
         return bool(
             self._known(
                 "a Python bool",
-                "Use np.where(test, a, b), or move the test out of the transformed function.",
+                "Use np.where(test, a, b) or fx.cond(test, f, g, *operands), or move the test out of the transformed function.",
             )
         )
 
@@ -185,6 +224,9 @@ class Tracer:
         """The value, provided that no derivative would be cut by taking it."""
         from fxgrad.trace.tracing import depends_on_differentiated
 
+        value = self._free_value()
+        if value is not None:
+            return value
         _refuse_assignment(self)
         if depends_on_differentiated(self):
             raise errors.NonDifferentiableError(
@@ -197,6 +239,15 @@ class Tracer:
             asked,
             "Use the NumPy function of that name (np.exp for math.exp), or y = y.at[i].set(x) for y[i] = x of a plain y.",
         )
+
+    def _free_value(self) -> Any:
+        """The value, if it is known and no derivative flows through it; else None."""
+        from fxgrad.trace.tracing import Unknown, depends_on_differentiated
+
+        if self._trace.active and not depends_on_differentiated(self):
+            with suppress(Unknown):
+                return self._trace.value(self._var)
+        return None
 
     def __round__(self, ndigits: int | None = None) -> Any:
         """As NumPy's scalars: an int for round(x), if the value is known (it is constant between jumps), else np.round(x)."""
@@ -218,12 +269,16 @@ class Tracer:
         if x.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         x = _library().reshape(x, ())
-        return float(x) if x.dtype.kind == "f" else bool(x) if x.dtype.kind == "b" else int(x)
+        as_number: Any = {"f": float, "b": bool, "c": complex}.get(x.dtype.kind, int)
+        return as_number(x)
 
     def tolist(self) -> Any:
         return self.item() if not self.shape else [row.tolist() for row in self]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        value = self._free_value()
+        if value is not None:
+            return np.array(value, dtype, copy=copy)
         _refuse_assignment(self)
         raise errors.ConcretizationError(
             f"cannot turn a traced {self.aval} into a plain NumPy array",
@@ -333,7 +388,11 @@ def _operator(name: str, function: str, swapped: bool) -> Any:
         f = _named(function)
         out = f(other, self) if swapped else f(self, other)
         # Python numbers that meet only each other stay Python numbers
-        if self.weak and type(out) is Tracer and (type(other) in (int, float, bool) or (type(other) is Tracer and other.weak)):
+        if (
+            self.weak
+            and type(out) is Tracer
+            and (type(other) in (int, float, bool, complex) or (type(other) is Tracer and other.weak))
+        ):
             out.weak = True
         return out
 
@@ -424,6 +483,7 @@ for _name in (
     "any",
     "argmax",
     "argmin",
+    "argpartition",
     "argsort",
     "astype",
     "clip",
@@ -449,8 +509,32 @@ for _name in (
     "nonzero",
     "choose",
     "conj",
+    "conjugate",
 ):
     setattr(Tracer, _name, _method(_name))
+
+
+def _needs_memory(name: str, fix: str) -> property:
+    """An attribute of arrays that reads or describes their memory, of which a traced value has none."""
+
+    def refuse(self: Tracer) -> Any:
+        from fxgrad.numpy.missing import UnsupportedNameError  # hasattr answers False
+
+        raise UnsupportedNameError(
+            f"{name} of a traced {self.aval} is not supported",
+            why="A traced value stands for an array that is yet to be computed: it has no memory to look at.",
+            fix=fix,
+        )
+
+    return property(refuse)
+
+
+_OUTSIDE = "Return the value, and use its .{} outside the transformed function."
+_BITS = "Convert values with .astype(dtype)."
+for _name in ("base", "ctypes", "data", "dump", "dumps", "flags", "tobytes", "tofile"):
+    setattr(Tracer, _name, _needs_memory(_name, _OUTSIDE.format(_name)))
+for _name in ("byteswap", "getfield", "setfield", "setflags", "view"):
+    setattr(Tracer, _name, _needs_memory(_name, _BITS))
 
 
 def _compress(self: Tracer, condition: Any, axis: int | None = None, out: Any = None) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.ir.program import Eqn, Program, dce
-from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.ir.types import TAPE, Atom, Aval, Lit, Var
 from fxgrad.primitives import base
 from fxgrad.primitives.base import Primitive
 from fxgrad.runtime.stale import glance, reachable
@@ -108,6 +108,14 @@ class Trace:
         tracer._place = ARGUMENT
         return tracer
 
+    def argument(self, x: np.ndarray) -> Tracer:
+        """An array given to the function beside its inputs, as a captured value that it must not change."""
+        var = self.atom(x)
+        assert type(var) is Var
+        tracer = Tracer(self, var)
+        tracer._place = ARGUMENT
+        return tracer
+
     def atom(self, x: Any) -> Atom:
         """What an operand is called in this program: capturing it if need be."""
         if type(x) is Tracer:
@@ -122,7 +130,7 @@ class Trace:
         found = self.captured.get(identity(x))
         if found is not None:
             return found
-        if not isinstance(x, (Tracer, np.ndarray)):
+        if not isinstance(x, (Tracer, np.ndarray)) and getattr(x, "dtype", None) != TAPE:
             raise errors.FxTypeError(
                 f"a primitive got a {type(x).__name__}",
                 why="Primitives take arrays, NumPy scalars and traced values.",
@@ -369,10 +377,10 @@ class Walk:
 
 
 def trace_expansion(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Program:
-    """The definition of an "expand" primitive as a program on operands of these avals."""
-    expand = prim.expand
-    assert expand is not None
-    return build(avals, lambda *xs: expand(*xs, **params), prim.name)
+    """The definition of a primitive that has one as a program on operands of these avals."""
+    definition = prim.definition([*avals, *prim.types(avals, params)])
+    assert definition is not None
+    return build(avals, lambda *xs: definition(*xs, **params), prim.name)
 
 
 def depends_on_differentiated(x: Tracer) -> bool:

@@ -17,25 +17,36 @@ from fxgrad.trace.tracing import Walk, build, replay
 __all__ = ["backward_pass", "transpose"]
 
 
-def transpose(program: Program, linear: Sequence[bool], nonzero: Sequence[bool]) -> tuple[Program, tuple[bool, ...]]:
-    """The program (*nonlinear inputs, *cotangents of outputs marked nonzero) -> (*nonzero cotangents of the linear inputs)."""
-    linear, nonzero = tuple(linear), tuple(nonzero)
-    return program.memoize(("transpose", linear, nonzero), lambda: _transpose(program, linear, nonzero))
+def transpose(
+    program: Program, linear: Sequence[bool], nonzero: Sequence[bool], begun: Sequence[bool] = ()
+) -> tuple[Program, tuple[bool, ...]]:
+    """The program (*nonlinear inputs, *cotangents of outputs marked nonzero) -> (*nonzero cotangents of the linear inputs).
+
+    The linear inputs marked `begun` have received something before, which stands between the two groups of inputs.
+    """
+    linear, nonzero, begun = tuple(linear), tuple(nonzero), tuple(begun)
+    return program.memoize(("transpose", linear, nonzero, begun), lambda: _transpose(program, linear, nonzero, begun))
 
 
-def _transpose(program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
+def _transpose(
+    program: Program, linear: tuple[bool, ...], nonzero: tuple[bool, ...], begun: tuple[bool, ...]
+) -> tuple[Program, tuple[bool, ...]]:
     in_nonzero: tuple[bool, ...] = ()
     fixed = [v for v, is_linear in zip(program.inputs, linear, strict=True) if not is_linear]
+    targets = [v for v, is_linear in zip(program.inputs, linear, strict=True) if is_linear]
+    begun = begun or (False,) * len(targets)
 
     def body(*values: Any) -> list[Any]:
         nonlocal in_nonzero
         given = iter(values[len(fixed) :])
+        before = [next(given) if b else None for b in begun]
         cts = [next(given) if nz else None for nz in nonzero]
-        found = backward_pass(program, linear, values[: len(fixed)], cts)
+        found = backward_pass(program, linear, values[: len(fixed)], cts, before)
         in_nonzero = tuple(g is not None for g in found)
         return [g for g in found if g is not None]
 
-    avals: list[Aval] = [v.aval for v in fixed] + [a for a, nz in zip(program.out_avals, nonzero, strict=True) if nz]
+    avals: list[Aval] = [v.aval for v in fixed] + [v.aval for v, b in zip(targets, begun, strict=True) if b]
+    avals += [a for a, nz in zip(program.out_avals, nonzero, strict=True) if nz]
     return build(avals, body, program.name), in_nonzero
 
 
@@ -74,6 +85,11 @@ def backward_pass(
             continue
         walk.at(eqn)
         args = [Linear(a.aval) if type(a) is Var and a in linear_vars else walk.read(a) for a in eqn.inputs]
-        for a, g in zip(eqn.inputs, eqn.prim.transpose(arrived, args, **eqn.params), strict=True):
+        if eqn.prim.transpose_onto is None:
+            found = eqn.prim.transpose(arrived, args, **eqn.params)
+        else:
+            before = [cotangents.pop(a, None) if type(a) is Var else None for a in eqn.inputs]
+            found = eqn.prim.transpose_onto(arrived, args, before, **eqn.params)
+        for a, g in zip(eqn.inputs, found, strict=True):
             accumulate(a, g)
     return [cotangents.get(v) for v, is_linear in zip(program.inputs, linear, strict=True) if is_linear]

@@ -1,0 +1,85 @@
+"""Reads at computed positions inside map kernels.
+
+An operand that is gathered has the mode `indirect`, or `rows` where what is read lies side by side along the vectors. It is not
+loaded with the others: the operation `gather x code (index length stride)*` adds to its place, for each index array, the index
+times the stride, in bytes. An index from the end is counted from there. One out of bounds writes two words where the last pointer
+leads, the code plus the number of the index array, and the index; the executor then stops the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+
+from fxgrad.kernels.loops import I32, I64, Lanes, advance, i64
+from fxgrad.kernels.spec import Op, Scalar
+from fxgrad.kernels.vector import Vec
+
+__all__ = ["Address", "code_number", "emit_gather", "is_gather"]
+
+
+class Address(NamedTuple):
+    """Where an operand that is gathered lies for the first lane, and the lanes' offsets; None: side by side, at one index."""
+
+    pointer: ir.Value
+    offsets: ir.Value | None
+    dtype: np.dtype
+
+
+def emit_gather(lanes: Lanes, op: Op, values: Sequence[Any], mask: ir.Value, status: ir.Value) -> Vec:
+    """The vector of elements that an operation reads; `mask` are the lanes that count."""
+    b = lanes.b
+    x: Address = values[op.args[0]]  # type: ignore[index]
+    code, *rest = op.args[1:]
+    total = None
+    for k in range(0, len(rest), 3):
+        index = lanes.value(rest[k], values)
+        length, stride = lanes.value(rest[k + 1], values).v, lanes.value(rest[k + 2], values).v
+        place = _checked(lanes, index, length, mask, status, b.add(_first(b, lanes.value(code, values).v), i64(k // 3)))
+        place = b.mul(place, stride)
+        total = place if total is None else b.add(total, place)
+    assert total is not None
+    if x.offsets is None:
+        loaded = lanes.load_masked(advance(b, x.pointer, _first(b, total)), x.dtype, mask)
+    else:
+        loaded = lanes.gather(x.pointer, b.add(x.offsets, total), x.dtype, mask)
+    return lanes.register(loaded, x.dtype)
+
+
+def _first(b: ir.IRBuilder, v: ir.Value) -> ir.Value:
+    return b.extract_element(v, ir.Constant(I32, 0))
+
+
+def _checked(lanes: Lanes, index: Vec, length: ir.Value, mask: ir.Value, status: ir.Value, code: ir.Value) -> ir.Value:
+    """Positions from the start, 0 for indices out of bounds, which are reported."""
+    b, wide = lanes.b, ir.VectorType(I64, lanes.lanes)
+    zero = ir.Constant(wide, None)
+    signed = index.dtype.kind == "i"
+    given = index.v if index.dtype.itemsize == 8 else (b.sext if signed else b.zext)(index.v, wide)
+    place = b.select(b.icmp_signed("<", given, zero), b.add(given, length), given) if signed else given
+    bad = b.and_(b.icmp_unsigned(">=", place, length), mask)
+    bits = b.bitcast(bad, ir.IntType(lanes.lanes))
+    wrong, fine = b.append_basic_block("beyond"), b.append_basic_block("inside")
+    b.cbranch(b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0)), wrong, fine).set_weights([1, 1000])
+    b.position_at_end(wrong)
+    lane = b.cttz(bits, ir.Constant(ir.IntType(1), 0))
+    lane = b.zext(lane, I32) if lanes.lanes < 32 else lane
+    b.store(b.extract_element(given, lane), b.gep(status, [i64(1)], source_etype=I64), align=8)
+    b.store(code, status, align=8)
+    b.branch(fine)
+    b.position_at_end(fine)
+    return b.select(bad, zero, place)
+
+
+def is_gather(op: Op) -> bool:
+    return op.prim.name == "gather"
+
+
+def code_number(op: Op) -> int:
+    """The number of the literal that is the code of a gather."""
+    code = op.args[1]
+    assert isinstance(code, Scalar)
+    return code.number
