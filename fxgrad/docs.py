@@ -294,12 +294,13 @@ matrix at a time: the same bits in every mode on one machine, not on every machi
 
 ## Loops and random numbers
 
-`scan`, `fori_loop` and `while_loop` have the values and derivatives of the unrolled Python loop, to the bit: the cotangent of a constant is
-summed turn by turn, from the last turn on. Three exceptions: a row of `xs` gets no 0.0 added, so -0.0 stays; an initial carry that
-is also used outside the loop, and more than once in the first turn, has the loop's share summed first; and so has a constant or an
-unchanged carry that is handed out as a stacked result.
+`scan`, `fori_loop` and `while_loop` have the values and derivatives of the unrolled Python loop, to the bit: the cotangent
+of a constant is summed turn by turn, from the last turn on. Three exceptions: a row of `xs` gets no 0.0 added, so -0.0
+stays; an initial carry that is also used outside the loop, and more than once in the first turn, has the loop's share
+summed first; and so has a constant or an unchanged carry that is handed out as a stacked result.
 
-`fx.random` is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw, 2011) on counters: the same numbers on every machine, in every
+`fx.random` is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw, 2011) on counters: the same numbers on every
+machine, in every
 mode. The streams are not JAX's.
 
 ## Conversions and dtypes
