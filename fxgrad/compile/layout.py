@@ -143,19 +143,22 @@ _ALIASES = ("stop_gradient", "name", "real")  # views that begin where their ope
 def collapse(shape: Ints, strides: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
     """Drop axes of length 1 and merge neighbours that every operand walks as one."""
     sizes: list[int] = []
-    merged: list[list[int]] = [[] for _ in strides]
+    last: list[int] = []  # of each run of merged axes, the innermost
     for d, n in enumerate(shape):
         if n == 1:
             continue
-        if sizes and all(m[-1] == s[d] * n for m, s in zip(merged, strides, strict=True)):
-            sizes[-1] *= n
-            for m, s in zip(merged, strides, strict=True):
-                m[-1] = s[d]
-        else:
-            sizes.append(n)
-            for m, s in zip(merged, strides, strict=True):
-                m.append(s[d])
-    return tuple(sizes), [tuple(m) for m in merged]
+        if last:
+            before = last[-1]
+            for s in strides:
+                if s[before] != s[d] * n:
+                    break
+            else:
+                sizes[-1] *= n
+                last[-1] = d
+                continue
+        sizes.append(n)
+        last.append(d)
+    return tuple(sizes), [tuple([s[d] for d in last]) for s in strides]
 
 
 def mode_of(stride: int, itemsize: int) -> str:

@@ -37,9 +37,13 @@ class _Merger:
         self.reads = [reads_of(a, t.all_eqns) for t in tasks]
         self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
         self.before = [{self.maker[v] for v in r if v in self.maker} for r in self.reads]
+        # of each cluster: the clusters it needs (some by an older name), its operations, what it reads
+        self.needs = [set(b) for b in self.before]
         self.ops = [len(t.all_eqns) for t in tasks]
+        self.arrays = [set(r) for r in self.reads]
         self.refused: set[tuple[int, int]] = set()
-        self.fits: dict[Any, bool] = {}
+        self.fits: dict[Any, bool] = {}  # of a task and a space
+        self.meets: dict[Any, bool] = {}  # of a task, one that it reads, and a space
 
     def find(self, n: int) -> int:
         while self.parent[n] != n:
@@ -90,35 +94,42 @@ class _Merger:
         self.parent[n] = p
         self.members[p] = sorted([*self.members[p], *self.members[n]])
         self.spaces[p], self.ops[p] = space, self.ops[p] + self.ops[n]
+        self.needs[p] |= self.needs[n]
+        self.arrays[p] |= self.arrays[n]
         return True
 
     def _together(self, p: int, n: int, space: RowSpace) -> bool:
         """Whether two clusters can be one kernel over the space, as far as they themselves are concerned."""
-        mine, other = set(self.members[p]), set(self.members[n])
-        if self.ops[p] + self.ops[n] > MAX_ROW_OPS or len({v for m in mine | other for v in self.reads[m]}) > MAX_ROW_READS:
+        if self.ops[p] + self.ops[n] > MAX_ROW_OPS or len(self.arrays[p] | self.arrays[n]) > MAX_ROW_READS:
             return False
-        for m in sorted(mine | other):
-            key = (m, space.count, space.n, space.shape, space.axes)
-            if key not in self.fits:
-                self.fits[key] = _fits(self.a, self.tasks[m], space)
-            if not self.fits[key]:
-                return False
-        return all(self._meet(m, other if m in mine else mine, space) for m in sorted(mine | other))
+        mine, other = self.members[p], self.members[n]
+        return all([self._fits(m, space) for m in (*mine, *other)]) and all(
+            self._meets(m, q, space) for x, y in ((mine, other), (other, mine)) for m in x for q in y if q in self.before[m]
+        )
+
+    def _fits(self, m: int, space: RowSpace) -> bool:
+        key = (m, space.shape, space.axes)
+        if key not in self.fits:
+            self.fits[key] = _fits(self.a, self.tasks[m], space)
+        return self.fits[key]
 
     def _same(self, x: RowSpace, y: RowSpace | None) -> bool:
         return y is None or (x.count, x.n) == (y.count, y.n)
 
-    def _meet(self, m: int, others: set[int], space: RowSpace) -> bool:
-        """Whether what task m reads of the others is in the row it is at."""
-        foreign = [v for v in self.reads[m] if self.maker.get(v) in others]
-        if not foreign:
-            return True
+    def _meets(self, m: int, q: int, space: RowSpace) -> bool:
+        """Whether what task m reads of task q is in the row it is at."""
+        key = (m, q, space.shape, space.axes)
+        if key not in self.meets:
+            self.meets[key] = self._meet(m, q, space)
+        return self.meets[key]
+
+    def _meet(self, m: int, q: int, space: RowSpace) -> bool:
         for e in self.tasks[m].all_eqns:
-            kind = space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
             for x in e.inputs:
                 root, layout = self.a.access(x)
-                if root not in foreign:
+                if type(root) is not Var or self.maker.get(root) != q:
                     continue
+                kind = space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
                 of = space.kind(root.aval.shape)
                 if of == "row" and kind == "full" and (space.trailing, space.n) in self.long:
                     return False
@@ -126,18 +137,23 @@ class _Merger:
                     return False
         return True
 
+    def _needed(self, n: int) -> set[int]:
+        """The clusters that a cluster needs."""
+        found = self.needs[n] = {self.find(m) for m in self.needs[n]}
+        found.discard(n)
+        return found
+
     def _path(self, start: int, end: int) -> bool:
         """Whether `end` needs a third task that needs `start` (or the search is too long to tell)."""
-        seen = {end}
-        stack = [q for m in self.members[end] for q in map(self.find, self.before[m]) if q not in (start, end)]
+        stack = list(self._needed(end) - {start})
+        seen = {end, *stack}
         while stack:
-            q = stack.pop()
-            if q == start or len(seen) > _SEARCH:
+            needed = self._needed(stack.pop())
+            if start in needed or len(seen) > _SEARCH:
                 return True
-            if q in seen:
-                continue
-            seen.add(q)
-            stack += [self.find(r) for m in self.members[q] for r in self.before[m]]
+            new = needed - seen
+            seen |= new
+            stack += new
         return False
 
 

@@ -19,12 +19,13 @@ __all__ = ["reads_of", "schedule", "schedule_in_place"]
 def reads_of(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
     """Stored arrays the equations read."""
     made = {v for e in eqns for v in e.outputs}
-    roots: dict[Var, None] = {}
+    views, roots = a.views, {}
     for e in eqns:
         for x in e.inputs:
-            root = x if type(x) is Var and x in made else a.access(x)[0]
-            if type(root) is Var and root not in made:
-                roots[root] = None
+            if type(x) is Var and x not in made:
+                root = views[x][0] if x in views else x
+                if type(root) is Var and root not in made:
+                    roots[root] = None
     return roots
 
 
