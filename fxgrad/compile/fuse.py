@@ -88,6 +88,7 @@ class Analysis:
         self.links: dict[int, int | None] = {}  # for updates, the one before that is one kernel with it
         self.apart: dict[int, list[Region]] = {}  # the regions of such a chain
         self.kept = set(program.outputs)
+        self._products: dict[tuple[Var, Layout], ProductLayout] = {}
         self.turned = self._turned()
         self.kinds: list[str] = []
         for i, e in enumerate(self.eqns):
@@ -103,6 +104,8 @@ class Analysis:
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
                 if a in self.producer:
                     self.consumers[self.producer[a]].append(i)
+        self.spaces = [self._space(i) for i in range(len(self.eqns))]
+        self._operands: dict[int, list[tuple[int | None, Var | None]]] = {}
         self.levels: list[int] = []
         for i in range(len(self.eqns)):
             self.levels.append(self._level(i))
@@ -111,7 +114,9 @@ class Analysis:
         """A map equation meets scalars as they are: those broadcast to its shape are taken from before the broadcast."""
         if eqn.prim.kind != "map" or not any(type(x) is Var and x in self.views for x in eqn.inputs):
             return eqn
-        roots = [self.access(x)[0] for x in eqn.inputs]
+        roots = [self.root(x) for x in eqn.inputs]
+        if all([root.aval.shape or x is root for x, root in zip(eqn.inputs, roots, strict=True)]):
+            return eqn
         inputs = [x if root.aval.shape else root for x, root in zip(eqn.inputs, roots, strict=True)]
         return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
 
@@ -150,6 +155,12 @@ class Analysis:
 
     def product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
         """How a product's operands lie, if its result lies like `c`."""
+        key = eqn.outputs[0], c
+        if key not in self._products:
+            self._products[key] = self._product_layout(eqn, c)
+        return self._products[key]
+
+    def _product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
         found = [self.access(x) for x in eqn.inputs]
         unread = [i for i, (root, _) in enumerate(found) if type(root) is not Var]
         return ProductLayout(eqn.params, eqn.outputs[0].aval.dtype, [layout for _, layout in found], c, unread)
@@ -243,9 +254,13 @@ class Analysis:
             return self.views[atom]
         return atom, contiguous(atom.aval.shape, atom.aval.dtype.itemsize)
 
+    def root(self, atom: Atom) -> Atom:
+        """The stored value behind an atom."""
+        return self.views[atom][0] if type(atom) is Var and atom in self.views else atom
+
     def stored(self, v: Var) -> Var:
         """The variable in whose memory an equation's result lies."""
-        root = self.access(v)[0]
+        root = self.root(v)
         assert isinstance(root, Var)
         return root
 
@@ -254,29 +269,44 @@ class Analysis:
         if type(atom) is not Var or (c in self.gathers and atom is self.eqns[c].inputs[0]):
             return None
         p = self.producer.get(atom)
-        return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.space(c), ()) else None
+        return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.spaces[c], ()) else None
+
+    def operands(self, i: int) -> list[tuple[int | None, Var | None]]:
+        """For each operand of a map, reduce or update equation: what it is taken from directly; else the stored array it is read from."""
+        found = self._operands.get(i)
+        if found is None:
+            found = []
+            for x in self.eqns[i].inputs:
+                p = self.direct(x, i)
+                found.append((p, None if p is not None else self.leaf(x)))
+            self._operands[i] = found
+        return found
 
     def space(self, i: int) -> tuple[int, ...]:
         """The iteration space of a map, reduce or update equation."""
-        e = self.eqns[i]
-        if self.kinds[i] == "update":
+        return self.spaces[i]
+
+    def _space(self, i: int) -> tuple[int, ...]:
+        e, kind = self.eqns[i], self.kinds[i]
+        if kind == "update":
             return self.updates[i].place.shape
-        return e.outputs[0].aval.shape if self.kinds[i] == "map" else e.inputs[0].aval.shape
+        x = e.outputs[0] if kind == "map" else e.inputs[0] if kind == "reduce" else None
+        return () if x is None else x.aval.shape
 
     def _level(self, i: int) -> int:
-        level, kind = 0, self.kinds[i]
-        for a in self.eqns[i].inputs:
-            if type(a) is not Var:
-                continue
-            if kind in _KERNELS and (p := self.direct(a, i)) is not None:
+        level = 0
+        if self.kinds[i] not in _KERNELS:
+            pairs: Any = [(None, root) for x in self.eqns[i].inputs if type(root := self.root(x)) is Var]
+        else:
+            pairs = self.operands(i)
+        before = self.chained(i) if i in self.updates else None
+        for p, leaf in pairs:
+            if p is not None:
                 level = max(level, self.levels[p])
-                continue
-            if i in self.updates and (p := self.chained(i)) is not None:
-                level = max(level, self.levels[p])
-                continue
-            root = self.access(a)[0]
-            if type(root) is Var and root in self.producer:
-                level = max(level, self.levels[self.producer[root]] + 1)
+            elif leaf is not None and before is not None:
+                level = max(level, self.levels[before])
+            elif leaf in self.producer:
+                level = max(level, self.levels[self.producer[leaf]] + 1)
         return level
 
     def chained(self, i: int) -> int | None:
@@ -300,7 +330,7 @@ class Analysis:
 
     def leaf(self, atom: Atom) -> Var | None:
         """The stored array a map or reduce operation would read for this operand; None for literals."""
-        root = self.access(atom)[0]
+        root = self.root(atom)
         return root if type(root) is Var else None
 
 
@@ -329,12 +359,11 @@ def _groups(a: Analysis) -> dict[int, Any]:
             join(i, first.setdefault(place, i))
         if i in a.updates and (p := a.chained(i)) is not None and a.levels[p] == a.levels[i]:
             join(i, p)
-        for x in a.eqns[i].inputs:
-            p = a.direct(x, i)
+        for p, leaf in a.operands(i):
             if p is not None:
                 if (a.levels[p], a.space(p)) == place:
                     join(i, p)
-            elif (leaf := a.leaf(x)) is not None and leaf.aval.size > 1:
+            elif leaf is not None and leaf.aval.size > 1:
                 join(i, first.setdefault((*place, leaf), i))
     roots = {i: find(i) for i in parent}
     sizes = Counter(roots.values())
@@ -351,7 +380,7 @@ def _chunked(a: Analysis, root: dict[int, int]) -> dict[int, Any]:
     leaves: dict[int, set[Var]] = {}
     out = {}
     for i, r in root.items():
-        mine = {leaf for x in a.eqns[i].inputs if a.direct(x, i) is None and (leaf := a.leaf(x)) is not None}
+        mine = {leaf for _, leaf in a.operands(i) if leaf is not None}
         if i in a.updates:
             mine.add(a.updates[i].home)
         if ops.setdefault(r, 0) >= MAX_OPS or len(leaves.setdefault(r, set()) | mine) > MAX_READS:
@@ -374,7 +403,7 @@ class Placement:
         self.ops: dict[Any, int] = {}
         self.reads: dict[Any, set[Var]] = {}
         self.outputs = {o for o in a.program.outputs if type(o) is Var}
-        self.viewed = {root for o in self.outputs if type(root := self.a.access(o)[0]) is Var}
+        self.viewed = {root for o in self.outputs if type(root := self.a.root(o)) is Var}
         for i in range(len(a.eqns) - 1, -1, -1):
             if a.kinds[i] == "map":
                 self._place(i)
@@ -386,9 +415,7 @@ class Placement:
     def _note_reads(self, i: int, kernel: Any) -> None:
         self.ops[kernel] = self.ops.get(kernel, 0) + 1
         known = self.reads.setdefault(kernel, set())
-        for x in self.a.eqns[i].inputs:
-            if self.a.direct(x, i) is None and (leaf := self.a.leaf(x)) is not None:
-                known.add(leaf)
+        known.update([leaf for _, leaf in self.a.operands(i) if leaf is not None])
 
     def _uses(self, i: int) -> tuple[dict[Any, None], str]:
         """Kernels that can take the value from a register, and why it must be stored, if it must."""
@@ -458,10 +485,8 @@ class Placement:
             seen.add(j)
             if not a.eqns[j].prim.cheap or j in a.gathers or len(seen) > _MAX_CONE:
                 return None
-            for x in a.eqns[j].inputs:
-                p = a.direct(x, j)
+            for x, (p, leaf) in zip(a.eqns[j].inputs, a.operands(j), strict=True):
                 if p is None:
-                    leaf = a.leaf(x)
                     if leaf is not None:
                         leaves.add(leaf)
                 elif a.eqns[p].prim.cheap or x.aval.size == 1:
@@ -546,7 +571,7 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
         m = users[0]
         if m.pieces or m.updates or m.gathers or m.joins:
             continue
-        plain = all(x is v or a.access(x)[0] is not v for e in m.eqns for x in e.inputs)
+        plain = all(x is v or a.root(x) is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:
             t.epilogue, t.stored, t.why, t.order = m.eqns, m.stored, m.why, m.order
             gone.add(id(m))

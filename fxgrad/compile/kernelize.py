@@ -129,7 +129,7 @@ class Values:
             x = self.chosen[x][0]
         if type(x) is Var and x in self.made:
             return self.number[x]
-        root = self.a.access(x)[0]
+        root = self.a.root(x)
         assert isinstance(root, Lit)
         return root
 

@@ -209,7 +209,7 @@ def forget_executables() -> None:
 def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
     a, steps, results = lowered(flatten(program), fusion, donated)
     native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
-    kept = {v for r in results if r.kind == "host" and isinstance(v := a.access(r.atom)[0], Var)}
+    kept = {v for r in results if r.kind == "host" and isinstance(v := a.root(r.atom), Var)}
     memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
     kernels = [kernel for s in steps for kernel in s.all_kernels]
     addresses = dict(zip([k.digest for k in kernels], kernel_addresses(kernels), strict=True)) if kernels else {}
@@ -245,7 +245,7 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
         made = _LOWERINGS[task.kind](a, eqn, task.why) if task.kind in _LOWERINGS else None
         if made is not None:
             return made
-        reads = [v for v in (a.access(x)[0] for x in eqn.inputs) if type(v) is Var]
+        reads = [v for v in (a.root(x) for x in eqn.inputs) if type(v) is Var]
         step = Step("host", eqn.prim.name, task.why, reads, eqn.outputs)
         step.eqn = eqn
         step.flops = library_flops(eqn)

@@ -23,7 +23,7 @@ def product_launches(a: Analysis, task: Task) -> list[Launch]:
         return [fill_launch(out, 0)]
     layout = a.product_layout(eqn, a.access(eqn.outputs[0])[1])
     assert layout.copied is not None
-    roots, copies = [a.access(x)[0] for x in eqn.inputs], []
+    roots, copies = [a.root(x) for x in eqn.inputs], []
     for i in layout.copied:
         x, order = eqn.inputs[i], layout.orders[i]
         copy = Var(Aval(tuple(x.aval.shape[d] for d in order), x.aval.dtype))

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.layout import Layout
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.schedule import reads_of
 from fxgrad.ir.types import Var
 
 __all__ = ["merge_rows"]
+
+Ints = tuple[int, ...]
 
 MAX_ROW_OPS = 160
 MAX_ROW_READS = 24
@@ -44,6 +47,17 @@ class _Merger:
         self.refused: set[tuple[int, int]] = set()
         self.fits: dict[Any, bool] = {}  # of a task and a space
         self.meets: dict[Any, bool] = {}  # of a task, one that it reads, and a space
+        self.views = [self._views_of(t) for t in tasks]
+
+    def _views_of(self, t: Task) -> dict[int, list[tuple[Var, Layout, Ints]]]:
+        """What a task reads of each other one: arrays, how they lie, and the shape of the operation."""
+        found: dict[int, list[tuple[Var, Layout, Ints]]] = {}
+        for e in t.all_eqns:
+            for x in e.inputs:
+                if type(x) is Var and (q := self.maker.get(root := self.a.root(x))) is not None:
+                    shape = (e.inputs if e.prim.kind == "reduce" else e.outputs)[0].aval.shape
+                    found.setdefault(q, []).append((root, self.a.access(x)[1], shape))
+        return found
 
     def find(self, n: int) -> int:
         while self.parent[n] != n:
@@ -104,7 +118,7 @@ class _Merger:
             return False
         mine, other = self.members[p], self.members[n]
         return all([self._fits(m, space) for m in (*mine, *other)]) and all(
-            self._meets(m, q, space) for x, y in ((mine, other), (other, mine)) for m in x for q in y if q in self.before[m]
+            self._meets(m, q, space) for x, y in ((mine, other), (other, mine)) for m in x for q in y if q in self.views[m]
         )
 
     def _fits(self, m: int, space: RowSpace) -> bool:
@@ -124,17 +138,12 @@ class _Merger:
         return self.meets[key]
 
     def _meet(self, m: int, q: int, space: RowSpace) -> bool:
-        for e in self.tasks[m].all_eqns:
-            for x in e.inputs:
-                root, layout = self.a.access(x)
-                if type(root) is not Var or self.maker.get(root) != q:
-                    continue
-                kind = space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
-                of = space.kind(root.aval.shape)
-                if of == "row" and kind == "full" and (space.trailing, space.n) in self.long:
-                    return False
-                if not space.aligned(layout, kind, root.aval.dtype.itemsize, of):
-                    return False
+        for root, layout, shape in self.views[m][q]:
+            kind, of = space.kind(shape), space.kind(root.aval.shape)
+            if of == "row" and kind == "full" and (space.trailing, space.n) in self.long:
+                return False
+            if not space.aligned(layout, kind, root.aval.dtype.itemsize, of):
+                return False
         return True
 
     def _needed(self, n: int) -> set[int]:
@@ -185,9 +194,10 @@ def _fits(a: Analysis, t: Task, space: RowSpace) -> bool:
         if not kind:
             return False
         for x in e.inputs:
-            root, layout = a.access(x)
-            if x not in made and isinstance(root, Var) and space.walk(layout, kind if layout.shape else "scalar") is None:
-                return False
+            if type(x) is Var and x not in made:
+                root, layout = a.access(x)
+                if type(root) is Var and space.walk(layout, kind if layout.shape else "scalar") is None:
+                    return False
     return True
 
 

@@ -138,7 +138,7 @@ class Source:
 
     def last_uses(self) -> list[list[Var]]:
         """For every step the library calls' results that nobody needs after it."""
-        kept = {root for r in self.results if type(root := self.a.access(r.atom)[0]) is Var}
+        kept = {root for r in self.results if type(root := self.a.root(r.atom)) is Var}
         out: list[list[Var]] = []
         for step in reversed(self.steps):
             names = [v for v in dict.fromkeys([*step.reads, *step.writes]) if v in self.host_values and v not in kept]

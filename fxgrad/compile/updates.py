@@ -130,7 +130,7 @@ def _as_computed(a: Analysis, value: Atom, region: Layout) -> tuple[Atom, Ints]:
         u = made.inputs[0]
         if apply_view("reshape", region, {"shape": u.aval.shape}) is not None:
             value, shape = u, u.aval.shape
-    root = a.access(value)[0]
+    root = a.root(value)
     if root.aval.shape:
         return value, shape
     return root, () if value.aval.size == 1 else shape
@@ -232,7 +232,7 @@ def reads_elsewhere(a: Analysis, task: Task, u: Update) -> bool:
     read: list[Layout] = []
     for e in task.eqns:
         for x in e.inputs[1:] if is_update(e) else e.inputs:
-            if x in eqns or a.access(x)[0] is not u.base:
+            if x in eqns or a.root(x) is not u.base:
                 continue
             layout = a.access(x)[1]
             if e in task.gathers and x is e.inputs[0]:

@@ -146,17 +146,20 @@ class Kernel:
         return Scalar(len(self.literals) - 1, ref.aval.dtype)
 
     def _without_literals(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        return tuple(
-            op if op.prim.name in _FOLDED and op.dtype.kind in "iu" else op._replace(args=tuple(map(self._slot, op.args)))
-            for op in ops
-        )
+        return tuple([self._without(op) if Lit in map(type, op.args) else op for op in ops])
+
+    def _without(self, op: Op) -> Op:
+        if op.prim.name in _FOLDED and op.dtype.kind in "iu":
+            return op
+        return Op(op.prim, op.params, tuple(map(self._slot, op.args)), op.dtype)
 
     def _stage(self, s: Stage) -> Stage:
-        return s._replace(
-            before=self._without_literals(s.before),
-            ops=self._without_literals(s.ops),
-            folds=tuple(f._replace(arg=self._slot(f.arg)) for f in s.folds),
-            stores=tuple((self._slot(r), out) for r, out in s.stores),
+        return Stage(
+            self._without_literals(s.before),
+            self._without_literals(s.ops),
+            tuple([Fold(f.prim, self._slot(f.arg), f.dtype) for f in s.folds]),
+            tuple([(self._slot(r), out) for r, out in s.stores]),
+            s.keeps,
         )
 
     def bind(self, plan: np.ndarray) -> np.ndarray:
