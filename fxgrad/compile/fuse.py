@@ -28,7 +28,7 @@ from fxgrad.primitives.dot import has_product_kernel
 from fxgrad.runtime.eager import has_kernel
 
 if TYPE_CHECKING:
-    from fxgrad.compile.passes import Rows
+    from fxgrad.compile.passes import Rows, RowSpace
 
 __all__ = ["Analysis", "Task", "partition"]
 
@@ -89,6 +89,7 @@ class Analysis:
         self.apart: dict[int, list[Region]] = {}  # the regions of such a chain
         self.kept = set(program.outputs)
         self._products: dict[tuple[Var, Layout], ProductLayout] = {}
+        self._row_spaces: dict[Any, RowSpace] = {}
         self.turned = self._turned()
         self.kinds: list[str] = []
         for i, e in enumerate(self.eqns):
@@ -152,6 +153,15 @@ class Analysis:
                     layout = layout.transposed(tuple(perm.index(d) for d in range(len(perm))))
                 found[i] = v, layout
         return found
+
+    def row_space(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> RowSpace:
+        """The rows of an array with these reduced axes; it remembers how arrays lie in it."""
+        from fxgrad.compile.passes import RowSpace
+
+        key = shape, axes
+        if key not in self._row_spaces:
+            self._row_spaces[key] = RowSpace(shape, axes)
+        return self._row_spaces[key]
 
     def product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
         """How a product's operands lie, if its result lies like `c`."""

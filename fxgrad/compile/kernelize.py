@@ -229,7 +229,7 @@ def launches(a: Analysis, task: Task) -> list[Launch]:
     if task.rows is not None:
         return row_launches(task.rows)
     assert task.reduce is not None
-    space = RowSpace(task.shape, task.reduce.params["axes"])
+    space = a.row_space(task.shape, task.reduce.params["axes"])
     if all(_walks(a, e, space) for e in task.all_eqns):
         return row_launches(Rows(a, task.all_eqns, task.stored, space))
     return _ordered_reduce(a, task)

@@ -32,10 +32,17 @@ class RowSpace:
         self.across = bool(shape) and len(shape) - 1 not in axes  # the last axis is no reduced one
         self.trailing = [d for d in long if d in axes] == long[len(long) - sum(d in axes for d in long) :]
         self._places: dict[Any, Ints | None] = {}
+        self._kinds: dict[Ints, str] = {}
+        self._aligned: dict[Any, bool] = {}
 
     def kind(self, shape: Ints) -> str:
         """What an operation of this shape computes: `full` rows, one value a `row`, one `scalar`, or nothing of this space."""
-        size = math.prod(shape)
+        found = self._kinds.get(shape)
+        if found is None:
+            found = self._kinds[shape] = self._kind(math.prod(shape))
+        return found
+
+    def _kind(self, size: int) -> str:
         return "row" if size == self.count else "scalar" if size == 1 else "full" if size == self.count * self.n else ""
 
     def walk(self, layout: Layout, kind: str) -> Ints | None:
@@ -59,6 +66,13 @@ class RowSpace:
 
     def aligned(self, layout: Layout, kind: str, itemsize: int, of: str) -> bool:
         """Whether operations of `kind` read, through the layout, the row they are at (or its value) of what is of kind `of`."""
+        key = layout, kind, itemsize, of
+        found = self._aligned.get(key)
+        if found is None:
+            found = self._aligned[key] = self._is_aligned(layout, kind, itemsize, of)
+        return found
+
+    def _is_aligned(self, layout: Layout, kind: str, itemsize: int, of: str) -> bool:
         if of == "scalar":
             return not any(s for n, s in zip(layout.shape, layout.strides, strict=True) if n > 1)
         if (of, kind) not in (("full", "full"), ("row", "row"), ("row", "full")):

@@ -36,7 +36,7 @@ class _Side(NamedTuple):
 
     def walks(self, axes: Ints) -> bool:
         """Whether one stride leads through these axes."""
-        return len(collapse(self.sizes(axes), [self.strides(axes)])[0]) <= 1
+        return len(axes) <= 1 or len(collapse(self.sizes(axes), [self.strides(axes)])[0]) <= 1
 
 
 class ProductLayout:
@@ -68,7 +68,8 @@ class ProductLayout:
         by_size = sorted((0, 1), key=lambda i: math.prod(self.sides[i].layout.shape))
         for more in ([], *([i] for i in by_size), [0, 1]):
             way = sorted(bad.union(more))
-            batches, (rows, columns, _) = self._levels([self._copy(i) if i in way else s for i, s in enumerate(self.sides)])
+            levels = self._levels([self._copy(i) if i in way else s for i, s in enumerate(self.sides)])
+            batches, (rows, columns, _) = self.levels = levels
             if len(batches) <= _MOST_BATCHES and self._writes(rows, columns):
                 return way
         return None
@@ -103,7 +104,7 @@ class ProductLayout:
     def product(self) -> Product:
         """The product with the copies made."""
         x, y = self.sides
-        batches, ((m, rows), (n, columns), (k, along)) = self._levels(self.sides)
+        batches, ((m, rows), (n, columns), (k, along)) = self.levels
         (outer, far), (inner, near) = [_ONE] * (_MOST_BATCHES - len(batches)) + batches
         a = Matrix(x.layout.offset, far[0], near[0], rows[0], along[0])
         b = Matrix(y.layout.offset, far[1], near[1], along[1], columns[1])
@@ -112,5 +113,7 @@ class ProductLayout:
 
 
 def _joined(sizes: Ints, *strides: Ints) -> list[_Level]:
+    if len(sizes) <= 1:
+        return [(n, tuple([s[0] for s in strides])) for n in sizes if n != 1]
     lengths, moves = collapse(sizes, strides)
     return [(n, tuple(s[i] for s in moves)) for i, n in enumerate(lengths)]

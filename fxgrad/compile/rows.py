@@ -68,7 +68,7 @@ class _Merger:
     def run(self) -> list[list[int]]:
         """The members of every cluster, merged until nothing changes."""
         able = [t.kind in ("map", "reduce") and not (t.pieces or t.updates or t.gathers or t.joins) for t in self.tasks]
-        spaces = [_space_of(t) for t in self.tasks]
+        spaces = [_space_of(self.a, t) for t in self.tasks]
         for trailing in (True, False):
             for n, s in enumerate(spaces):
                 if able[n] and s is not None and s.trailing == trailing:
@@ -166,11 +166,11 @@ class _Merger:
         return False
 
 
-def _space_of(t: Task) -> RowSpace | None:
+def _space_of(a: Analysis, t: Task) -> RowSpace | None:
     """The space of a reduction's rows, if they are long enough to gain from being one kernel with others."""
     if t.kind != "reduce" or t.reduce is None or t.reduce.inputs[0].aval.size == 0:
         return None
-    space = RowSpace(t.shape, t.reduce.params["axes"])
+    space = a.row_space(t.shape, t.reduce.params["axes"])
     if space.trailing:
         return space if space.n >= _SHORTEST else None
     return space if space.across and space.shape[-1] >= _SHORTEST and space.n > 1 else None
@@ -179,7 +179,7 @@ def _space_of(t: Task) -> RowSpace | None:
 def _fits(a: Analysis, t: Task, space: RowSpace) -> bool:
     """Whether every equation of a task is one of the space, and what it reads walks with the rows."""
     if t.reduce is not None:
-        own = RowSpace(t.shape, t.reduce.params["axes"])
+        own = a.row_space(t.shape, t.reduce.params["axes"])
         if own.trailing != space.trailing or (own.count, own.n) != (space.count, space.n):
             return False
         if not own.trailing and (own.shape, own.axes) != (space.shape, space.axes):

@@ -64,8 +64,9 @@ class Walk:
     def _scalars(self, inputs: list[Atom], out: Var) -> list[Atom]:
         """Operands that are one constant everywhere as literals, if another gives the result its shape."""
         values = [self.constant(a) for a in inputs]
-        if any([v is None and a.aval.shape == out.aval.shape for a, v in zip(inputs, values, strict=True)]):
-            return [a if v is None else Lit(v) for a, v in zip(inputs, values, strict=True)]
+        for a, v in zip(inputs, values, strict=True):
+            if v is None and a.aval.shape == out.aval.shape:
+                return [a if v is None or type(a) is Lit else Lit(v) for a, v in zip(inputs, values, strict=True)]
         return inputs
 
     def _rewritten(self, prim: Any, inputs: Sequence[Atom], params: dict[str, Any], out: Var) -> Found:
@@ -87,16 +88,22 @@ class Walk:
 
     def _folded(self, prim: Any, inputs: Sequence[Atom], params: dict[str, Any], out: Var) -> Lit | None:
         """The value of an exact operation on constants."""
-        if prim.kind != "map" or prim.numpy is None or not kernel_dtypes([a.aval for a in (*inputs, out)]):
+        if prim.kind != "map" or prim.numpy is None:
             return None
-        values = [self.constant(a) for a in inputs]
-        if any([v is None for v in values]):
+        values = []
+        for a in inputs:
+            value = self.constant(a)
+            if value is None:
+                return None
+            values.append(value)
+        if not kernel_dtypes([a.aval for a in (*inputs, out)]):
             return None
         with np.errstate(all="ignore"):
             return Lit(out.aval.dtype.type(prim.numpy(*values, **params)))
 
     def _keep(self, eqn: Eqn, inputs: Sequence[Atom]) -> None:
-        key: Any = (eqn.prim, tuple(inputs), tuple(sorted(eqn.params.items())) if eqn.params else ())
+        params = eqn.params
+        key: Any = (eqn.prim, *inputs, *(sorted(params.items()) if len(params) > 1 else params.items()))
         try:
             found = self.seen.get(key)
         except TypeError:  # an unhashable parameter

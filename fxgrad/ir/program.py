@@ -150,10 +150,9 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program
     kept: list[Eqn] = []
     pruned = False
     for eqn in reversed(program.eqns):
-        used = len(live.intersection(eqn.outputs))
-        if not used:
+        if live.isdisjoint(eqn.outputs):
             continue
-        if eqn.prim.prune is not None and used < len(eqn.outputs):
+        if eqn.prim.prune is not None and not live.issuperset(eqn.outputs):
             before, eqn = eqn, eqn.prim.prune(eqn, [v in live for v in eqn.outputs])
             pruned = pruned or eqn is not before
         kept.append(eqn)

@@ -273,10 +273,12 @@ def _apart(p: Product) -> tuple[Run, dict[str, int]]:
 
 def _fields(p: Product, values: dict[str, int]) -> np.ndarray:
     known = {"m": p.m, "n": p.n, "k": p.k, "strong": p.strong if p.dtype.kind == "f" else 0, "inner": p.inner}
-    for name, matrix in zip("abc", (p.a, p.b, p.c), strict=True):
-        known |= {f"{name}_{f}": v for f, v in matrix._asdict().items()}
+    known.update(zip(_PLACES, (*p.a, *p.b, *p.c), strict=True))
     known |= values
     return np.array([int(known.get(f, 0)) for f in PLAN], np.int64)
+
+
+_PLACES = [f"{name}_{f}" for name in "abc" for f in Matrix._fields]
 
 
 @functools.cache
