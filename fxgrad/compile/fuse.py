@@ -282,7 +282,7 @@ class Analysis:
         return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.spaces[c], ()) else None
 
     def operands(self, i: int) -> list[tuple[int | None, Var | None]]:
-        """For each operand of a map, reduce or update equation: what it is taken from directly; else the stored array it is read from."""
+        """For each operand of a map, reduce or update equation: what it is directly taken from; else the stored array read."""
         found = self._operands.get(i)
         if found is None:
             found = []

@@ -24,6 +24,7 @@ from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind
+from fxgrad.runtime.collector import without_full_collections
 from fxgrad.runtime.stale import glance, peep, reachable
 from fxgrad.structure import LEAF_TYPES, Structure
 from fxgrad.trace.function import Traced, argument_names, as_leaf, aval_of_leaf, canonical, name_of, trace_function
@@ -315,7 +316,8 @@ class Jitted:
         generators = [*guards.generators, *statics.generators]
         before = random_state(generators)
         marks = [(x, glance(x)) for x in leaves if type(x) is np.ndarray and reachable(x)]
-        traced = trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
+        with without_full_collections():
+            traced = trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
         if random_state(generators) != before:
             code = getattr(inspect.unwrap(self._f), "__code__", None)
             raise errors.UnsupportedError(

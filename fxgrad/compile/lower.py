@@ -28,6 +28,7 @@ from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.primitives.base import kernel_dtypes
 from fxgrad.runtime.caches import on_clear
+from fxgrad.runtime.collector import paused
 
 __all__ = ["Executable", "MemoryAnalysis", "Result", "Step", "compile_program", "kernel_step", "lowered"]
 
@@ -195,7 +196,8 @@ def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executab
         with lock:
             found = _executables.get(key)
             if found is None:
-                found = _executables[key] = _compile(program, config.fusion, donated)
+                with paused():
+                    found = _executables[key] = _compile(program, config.fusion, donated)
         program.memo[kind] = found
     return found
 

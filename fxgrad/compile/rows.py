@@ -54,7 +54,8 @@ class _Merger:
         found: dict[int, list[tuple[Var, Layout, Ints]]] = {}
         for e in t.all_eqns:
             for x in e.inputs:
-                if type(x) is Var and (q := self.maker.get(root := self.a.root(x))) is not None:
+                root = self.a.root(x)
+                if type(root) is Var and (q := self.maker.get(root)) is not None:
                     shape = (e.inputs if e.prim.kind == "reduce" else e.outputs)[0].aval.shape
                     found.setdefault(q, []).append((root, self.a.access(x)[1], shape))
         return found

@@ -19,7 +19,8 @@ __all__ = ["reads_of", "schedule", "schedule_in_place"]
 def reads_of(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
     """Stored arrays the equations read."""
     made = {v for e in eqns for v in e.outputs}
-    views, roots = a.views, {}
+    views = a.views
+    roots: dict[Var, None] = {}
     for e in eqns:
         for x in e.inputs:
             if type(x) is Var and x not in made:

@@ -212,17 +212,43 @@ class Kernel:
     @property
     def text(self) -> str:
         if self._text is None:
-            self._text = _format(self)
+            self._describe()
+        assert self._text is not None
         return self._text
 
     @property
     def digest(self) -> str:
         if self._digest is None:
-            self._digest = hashlib.sha256(self.text.encode()).hexdigest()
+            self._describe()
+        assert self._digest is not None
         return self._digest
+
+    def _describe(self) -> None:
+        """Its text, and the hash of that; those of an equal kernel, if there was one."""
+        key = None
+        if all([_is_exact(value) for op in self.all_ops for _, value in op.params]):
+            key = (self.form, self.inputs, self.ops, self.stages, self.results, self.outputs, self.scalars)
+        found = None if key is None else _texts.get(key)
+        if found is None:
+            text = _format(self)
+            found = text, hashlib.sha256(text.encode()).hexdigest()
+            if key is not None:
+                if len(_texts) >= _TEXTS_KEPT:
+                    _texts.clear()
+                _texts[key] = found
+        self._text, self._digest = found
 
     def __repr__(self) -> str:
         return self.text
+
+
+_TEXTS_KEPT = 4096
+_texts: dict[Any, tuple[str, str]] = {}  # of kernels by their structure, since formatting takes ten times as long as to compare
+
+
+def _is_exact(param: Any) -> bool:
+    """Whether params equal to this one are written like it (0.0 == -0.0 are not)."""
+    return isinstance(param, (int, str, np.dtype)) or (isinstance(param, tuple) and all(map(_is_exact, param)))
 
 
 _SLOW = frozenset(("div", "lin_div", "sqrt", "rsqrt"))

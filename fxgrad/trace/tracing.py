@@ -20,6 +20,7 @@ from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import TAPE, Atom, Aval, Lit, Var
 from fxgrad.primitives import base
 from fxgrad.primitives.base import Primitive
+from fxgrad.runtime.collector import paused
 from fxgrad.runtime.stale import glance, reachable
 from fxgrad.trace.memory import ARGUMENT, STALE, View
 from fxgrad.trace.tracer import Tracer
@@ -302,7 +303,7 @@ def build(avals: Sequence[Aval], body: Callable[..., Sequence[Any]], name: str =
 
     Unused equations are dropped. The body may close over arrays only as literals.
     """
-    with Trace("a derivative rule", known=False, name=name) as trace:
+    with paused(), Trace("a derivative rule", known=False, name=name) as trace:
         inputs = [trace.input(a) for a in avals]
         program, captures = trace.program(body(*inputs))
     if captures:
