@@ -47,8 +47,8 @@ def poisoned(monkeypatch):
         x.reshape(-1).view(np.uint8)[...] = 0xFF
         return x
 
-    def poisoned_allocator(shape, dtype):
-        make = allocator(shape, dtype)
+    def poisoned_allocator(shape, dtype, passing=False):
+        make = allocator(shape, dtype, passing)
         return lambda: poison(make())
 
     class Arenas(list):
@@ -284,6 +284,43 @@ def test_near_sizes_share_memory_and_small_results_do_not_use_the_pool(clean_poo
     for dtype in "?bhilqBHILQfdFD":
         x = empty((3, buffers.POOLED), dtype)
         assert x.dtype is np.dtype(dtype) and x.shape == (3, buffers.POOLED) and x.flags.c_contiguous
+
+
+def test_work_space_is_lent_to_other_programs_and_takes_nothing_from_results(clean_pool):
+    def space(mebibytes):
+        return buffers.allocator((mebibytes << 20,), np.dtype(np.uint8), passing=True)()
+
+    a = space(17)
+    address = a.ctypes.data
+    del a
+    for size in (25, 32, 5, 17):  # more of what was mapped, or less
+        b = space(size)
+        assert b.ctypes.data == address and b.nbytes == size << 20
+        del b
+    for size in (33, 2, 1, 257):  # too large, far too small, small, huge
+        assert space(size).ctypes.data != address
+    held = space(17)
+    assert held.ctypes.data == address
+    assert not np.shares_memory(held, space(17))
+    del held
+    forgotten = buffers.idle_bytes()
+    result = empty((4, 1 << 20), "f8")  # a power of two: work space of that much room does not take it, nor it that
+    assert buffers.idle_bytes() == forgotten and not 0 <= result.ctypes.data - address < 32 << 20
+    del result
+    assert buffers.idle_bytes() == forgotten + (32 << 20)
+
+
+def test_programs_of_other_sizes_run_in_the_same_work_space(clean_pool):
+    def f(x, w):
+        return np.sum(np.tanh(x @ w) @ w)
+
+    w = floats(256, 256)
+    step = fx.jit(fx.grad(f, 1))
+    for n in (6000, 8000, 5000, 7000):
+        x = floats(n, 256)
+        assert 1 << 21 < step.lower(x, w).compile().memory_analysis().temp_bytes < 1 << 28
+        assert_same_bits(step(x, w), fx.grad(f, 1)(x, w))
+    assert len([n for n, waiting in buffers._idle.items() if waiting and n & 4096]) == 1
 
 
 def test_idle_memory_is_bounded(clean_pool):

@@ -247,7 +247,7 @@ class _Writer:
     def _arena(self) -> None:
         size = self.s.memory.arena
         if size > _PRIVATE_ARENA:
-            self.lines.append(f"w = {self._constant(buffers.allocator((size,), _BYTES))}()")
+            self.lines.append(f"w = {self._constant(buffers.allocator((size,), _BYTES, passing=True))}()")
         elif size:
             self.lines += ["try:", "    w = arenas.pop()", "except IndexError:", "    w = new_arena()"]
 
