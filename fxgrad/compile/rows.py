@@ -41,7 +41,8 @@ class _Merger:
         self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
         self.before = [{self.maker[v] for v in r if v in self.maker} for r in self.reads]
         # of each cluster: the clusters it needs (some by an older name), its operations, what it reads
-        self.needs = [set(b) for b in self.before]
+        self.needs = list(self.before)
+        self.merges, self.known = 0, [0] * len(tasks)  # how many there were, now and when `needs` was last brought up to date
         self.ops = [len(t.all_eqns) for t in tasks]
         self.arrays = [set(r) for r in self.reads]
         self.refused: set[tuple[int, int]] = set()
@@ -109,7 +110,8 @@ class _Merger:
         self.parent[n] = p
         self.members[p] = sorted([*self.members[p], *self.members[n]])
         self.spaces[p], self.ops[p] = space, self.ops[p] + self.ops[n]
-        self.needs[p] |= self.needs[n]
+        self.needs[p] = self.needs[p] | self.needs[n]
+        self.merges += 1
         self.arrays[p] |= self.arrays[n]
         return True
 
@@ -149,9 +151,10 @@ class _Merger:
 
     def _needed(self, n: int) -> set[int]:
         """The clusters that a cluster needs."""
-        found = self.needs[n] = {self.find(m) for m in self.needs[n]}
-        found.discard(n)
-        return found
+        if self.known[n] != self.merges:
+            self.needs[n] = {self.find(m) for m in self.needs[n]} - {n}
+            self.known[n] = self.merges
+        return self.needs[n]
 
     def _path(self, start: int, end: int) -> bool:
         """Whether `end` needs a third task that needs `start` (or the search is too long to tell)."""
