@@ -28,8 +28,8 @@ from fxgrad.kernels.matvec_small import SmallMatvecKernel
 __all__ = ["SUPPORTED", "Matrix", "Product", "Run", "is_small_matvec", "plan_product"]
 
 SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
-_ROWS, _COLUMNS = 24, 32  # in a unit of work: multiples of every register block
-_COMPUTED, _STREAMED = 1 << 19, 1 << 14  # multiply-adds that are worth a thread, of operands in registers or from memory
+_ROWS, _COLUMNS = 12, 32  # in a unit of work: few enough to share evenly, and whole register blocks nearly everywhere
+_COMPUTED, _STREAMED = 1 << 21, 1 << 14  # bytes multiplied and added in registers, elements read from memory that are worth a thread
 _WHOLE = 1 << 21  # those of a batch that is one unit of work
 _FEW, _LONG = 4096, 8192  # results; from which k on blocks of k are shared, since so few results are not
 _THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on it pays apart, and there is enough to share in rows
@@ -168,7 +168,7 @@ def _cut(p: Product, pointers: str) -> list[Run]:
     blocks = -(-p.k // block)
     a, b = p.a._replace(inner=block * p.a.column), p.b._replace(inner=block * p.b.row)
     parts = Matrix(0, 0, results * size, p.n * size, size)
-    grain = min(_grain(block * results, _COMPUTED), _grain(block * (p.m + p.n), _STREAMED))
+    grain = min(_grain(block * results * size, _COMPUTED), _grain(block * (p.m + p.n), _STREAMED))
     one = p._replace(inner=blocks, k=block, a=a, b=b, c=parts)
     vector = p.n == 1 and _suits_matvec(one)
     values = {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS} if vector else {"units": 1, "unit": p.m} | _ways(one)
@@ -244,7 +244,7 @@ def _units(p: Product) -> dict[str, int]:
     if p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE:
         by_columns, length, unit = False, p.m, p.m
     count = -(-length // unit)
-    work = unit * p.k * (p.m if by_columns else p.n)
+    work = unit * p.k * (p.m if by_columns else p.n) * p.dtype.itemsize
     return {
         "extent": p.outer * p.inner * count,
         "units": count,

@@ -127,7 +127,7 @@ copy_bytes = external("memcpy", (N, N, N), N)
 
 LOW, GENERATIONS = (1 << CHUNK_BITS) - 1, (1 << 23) - 1
 CHUNKS_A_THREAD = 4
-CHUNKS_ALONE, GRAINS_ALONE = 16, 8  # at most so many chunks; grains that are worth a look at the clock
+CHUNKS_ALONE, GRAINS_ALONE = 16, 16  # at most so many chunks; grains that are worth a look at the clock
 SMALL_STEPS = 64  # steps without much work after which the clock is looked at, which takes as long as one of them
 
 HEAD = 16  # a Python object begins with its reference count and its type
