@@ -29,7 +29,7 @@ __all__ = ["SUPPORTED", "Matrix", "Product", "Run", "is_small_matvec", "plan_pro
 
 SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
 _ROWS, _COLUMNS = 12, 32  # in a unit of work: few enough to share evenly, and whole register blocks nearly everywhere
-_COMPUTED, _STREAMED = 1 << 21, 1 << 14  # bytes multiplied and added in registers, elements read from memory that are worth a thread
+_COMPUTED, _STREAMED = 1 << 21, 1 << 14  # bytes multiplied in registers, elements read from memory that are worth a thread
 _WHOLE = 1 << 21  # those of a batch that is one unit of work
 _FEW, _LONG = 4096, 8192  # results; from which k on blocks of k are shared, since so few results are not
 _THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on it pays apart, and there is enough to share in rows
