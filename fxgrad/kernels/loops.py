@@ -14,6 +14,7 @@ Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,6 +36,7 @@ MAX_NDIM = 64
 _HEADER = 6
 _LIKELY = [1000, 1]
 _COPIES = 3  # of a long body in one kernel
+_SHORT = 8  # operations of a body that has a loop for whole vectors
 _DIVISIONS = ("div", "lin_div")
 
 
@@ -141,13 +143,16 @@ class Nest:
         self.lo, self.hi = b.select(self.flat, i64(0), self.lo), b.select(self.flat, self.plan.rows, self.hi)
         return columns
 
-    def begin(self) -> list[ir.Value]:
-        """Open the loop over rows, `loop.i` being the row; the operands' pointers in this row."""
+    def begin(self, indexed: bool = False) -> list[ir.Value]:
+        """Open the loop over rows, `loop.i` being the row; the operands' pointers in this row.
+
+        `indexed`: the row's index in the last dimension is wanted too.
+        """
         b, ndim = self.b, self.plan.ndim
         self._call("nest_seek", _seek, self.lo)
         outer, last = b.icmp_signed(">", ndim, i64(0)), b.sub(ndim, i64(1))
         self.last = self._index(b.select(outer, last, i64(0)))
-        strides = [self.plan.at(b.add(r, b.add(ndim, i64(2)))) for r in self.plan.records]
+        self.strides = [self.plan.at(b.add(r, b.add(ndim, i64(2)))) for r in self.plan.records]
         size = b.select(outer, self.plan.size(last), i64(1))
         b.store(b.select(outer, b.load(self.last, typ=I64), i64(0)), self.last)
         self.runs = Loop(b, self.lo, self.hi, None)
@@ -155,8 +160,8 @@ class Nest:
         left, rest = b.sub(size, self.start), b.sub(self.hi, self.runs.i)
         self.stop = b.add(self.runs.i, b.select(b.icmp_signed("<", left, rest), left, rest))
         self.loop = Loop(b, self.runs.i, self.stop, 1, [b.load(self._slot(k), typ=PTR) for k in range(self.count)])
-        b.store(b.add(self.start, b.sub(self.loop.i, self.runs.i)), self.last)
-        self.following = [advance(b, p, s) for p, s in zip(self.loop.carried, strides, strict=True)]
+        if indexed:
+            b.store(b.add(self.start, b.sub(self.loop.i, self.runs.i)), self.last)
         return self.loop.carried
 
     def _slot(self, k: int) -> ir.Value:
@@ -171,8 +176,10 @@ class Nest:
 
     def end(self) -> None:
         """Step to the next row and close the loop."""
-        self.loop.end(self.following)
-        self._call("nest_next", _next, self.start)
+        b = self.b
+        self.loop.end([advance(b, p, s) for p, s in zip(self.loop.carried, self.strides, strict=True)])
+        with b.if_then(b.icmp_signed("<", self.stop, self.hi)):
+            self._call("nest_next", _next, self.start)
         self.runs.end(following=self.stop)
 
 
@@ -209,6 +216,11 @@ def _move(b: ir.IRBuilder, slots: ir.Value, plan: Plan, count: ir.Value, d: ir.V
 def _seek(b: ir.IRBuilder, slots: ir.Value, index: ir.Value, address: ir.Value, count: ir.Value, row: ir.Value) -> None:
     """From the first row to this one: its index in every dimension."""
     plan = Plan(b, address, 0)
+    with b.if_then(b.icmp_signed("==", row, i64(0))):
+        loop = Loop(b, i64(0), plan.ndim, 1)
+        b.store(i64(0), b.gep(index, [loop.i], source_etype=I64))
+        loop.end()
+        b.ret_void()
     loop = Loop(b, i64(0), plan.ndim, 1, [row])
     d = b.sub(b.sub(plan.ndim, i64(1)), loop.i)
     size, rest = plan.size(d), loop.carried[0]
@@ -409,6 +421,18 @@ class Row:
                 out.append(self.splats[k] if o.mode == "splat" else lanes.register(loaded[k], o.dtype))
         return out, full, mask_phi
 
+    def load_whole(self, i: ir.Value) -> list[Vec]:
+        """The vectors at position i, none of which is cut off; every operand is `unit` or `splat`."""
+        lanes, loaded = self.lanes, []
+        for k, (o, known) in enumerate(zip(self.operands, self.splats, strict=True)):
+            loaded.append(lanes.register(lanes.load(self._at(k, i), o.dtype), o.dtype) if known is None else known)
+        return loaded
+
+    def store_whole(self, values: Sequence[Vec], i: ir.Value) -> None:
+        """Write whole vectors at position i; every operand is `unit`."""
+        for k, (x, o) in enumerate(zip(values, self.operands, strict=True)):
+            self.lanes.b.store(self.lanes.memory(x), self._at(k, i), align=o.dtype.itemsize)
+
     def store(
         self, values: Sequence[Vec], i: ir.Value, full: ir.Value, mask: ir.Value, streams: Sequence[ir.Value | None] = ()
     ) -> None:
@@ -492,29 +516,50 @@ def pick(lanes: Lanes, values: Sequence[Vec], refs: Sequence[Ref]) -> list[Vec]:
 
 def _streams(b: ir.IRBuilder, pointer: ir.Value, wanted: ir.Value) -> ir.Value:
     """Whether a row of an output goes past the caches: the plan wants it, and it is aligned for it."""
-    aligned = b.icmp_unsigned("==", b.and_(b.ptrtoint(pointer, I64), i64(15)), i64(0))
-    return b.and_(b.icmp_signed("!=", wanted, i64(0)), aligned)
+    return b.and_(wanted, b.icmp_unsigned("==", b.and_(b.ptrtoint(pointer, I64), i64(15)), i64(0)))
+
+
+def _is_short(kernel: Kernel) -> bool:
+    """Whether a body takes less time than asking, for each vector, if it is whole: a second loop is worth its code."""
+    plain = all(o.mode in ("unit", "splat") for o in kernel.inputs) and all(o.mode == "unit" for o in kernel.outputs)
+    return plain and not kernel.checks and len(kernel.ops) <= _SHORT and all(op.prim.cheap for op in kernel.ops)
 
 
 def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
-    """Row by row: vectors of the operands, the operations, vectors of the results."""
+    """Row by row: vectors of the operands, the operations, vectors of the results.
+
+    Short bodies have a loop of their own for the whole vectors of a row that stay in the caches.
+    """
     operands, n_in = kernel.operands, len(kernel.inputs)
     nest = Nest(b, fn, len(operands), kernel.scalars)
     lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
     status = b.load(b.gep(fn.args[0], [i64(len(operands))], source_etype=PTR), typ=PTR) if kernel.checks else None
     lo, hi = nest.split_columns()
+    past = [b.icmp_signed("!=", s, i64(0)) for s in nest.plan.loop_strides[n_in:]]
+    streaming = functools.reduce(b.or_, past)
+    rest = lo
+    if _is_short(kernel):
+        rest = b.select(streaming, lo, b.add(lo, b.and_(b.sub(hi, lo), i64(-lanes.lanes))))
     pointers = nest.begin()
     strides = nest.plan.vector_strides
     reads = Row(lanes, kernel.inputs, pointers[:n_in], strides[:n_in])
     writes = Row(lanes, kernel.outputs, pointers[n_in:], strides[n_in:])
-    streams = [_streams(b, p, s) for p, s in zip(pointers[n_in:], nest.plan.loop_strides[n_in:], strict=True)]
-    loop = Loop(b, lo, hi, lanes.lanes)
-    values, full, mask = reads.load(loop.i, hi)
-    emit_ops(lanes, kernel.ops, values, None if status is None else (mask, status))
-    writes.store(pick(lanes, values, kernel.results), loop.i, full, mask, streams)
-    loop.end()
+    if _is_short(kernel):
+        loop = Loop(b, lo, rest, lanes.lanes)
+        values = reads.load_whole(loop.i)
+        emit_ops(lanes, kernel.ops, values)
+        writes.store_whole(pick(lanes, values, kernel.results), loop.i)
+        loop.end()
+    with b.if_then(b.icmp_signed("<", rest, hi)):
+        streams = [_streams(b, p, wanted) for p, wanted in zip(pointers[n_in:], past, strict=True)]
+        loop = Loop(b, rest, hi, lanes.lanes)
+        values, full, mask = reads.load(loop.i, hi)
+        emit_ops(lanes, kernel.ops, values, None if status is None else (mask, status))
+        writes.store(pick(lanes, values, kernel.results), loop.i, full, mask, streams)
+        loop.end()
     nest.end()
-    b.fence("seq_cst")  # what went past the caches is there before anybody is told of it
+    with b.if_then(streaming):
+        b.fence("seq_cst")  # what went past the caches is there before anybody is told of it
     b.ret_void()
 
 

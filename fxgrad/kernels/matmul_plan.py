@@ -28,11 +28,13 @@ from fxgrad.kernels.matvec_small import SmallMatvecKernel
 __all__ = ["SUPPORTED", "Matrix", "Product", "Run", "is_small_matvec", "plan_product"]
 
 SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
-_ROWS, _COLUMNS = 24, 32  # in a unit of work: multiples of every register block
-_COMPUTED, _STREAMED = 1 << 19, 1 << 14  # multiply-adds that are worth a thread, of operands in registers or from memory
+_ROWS, _COLUMNS = 12, 32  # in a unit of work: few enough to share evenly, and whole register blocks nearly everywhere
+_COMPUTED, _STREAMED = 1 << 21, 1 << 14  # bytes multiplied in registers, elements read from memory that are worth a thread
 _WHOLE = 1 << 21  # those of a batch that is one unit of work
 _FEW, _LONG = 4096, 8192  # results; from which k on blocks of k are shared, since so few results are not
 _THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on it pays apart, and there is enough to share in rows
+_STRIP, _NARROW = 1024, 1 << 16  # bytes of rows that are read one below the other: at least; too few to be shared in strips
+_LARGE, _PARTS = 1 << 21, 8  # bytes of a matrix that is read from afar; blocks of k that are enough to share
 _SMALL = 1 << 14  # elements of a matrix that is multiplied by a vector in a microsecond
 _IN_PLACE_BYTES = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
 
@@ -102,16 +104,26 @@ def plan_product(product: Product) -> list[Run]:
     if p.m == p.n == 1 and p.a.column == p.b.row == size:
         return _dot(p, pointers)
     whole = p.m == 1 or p.c.row == p.n * size
-    if p.outer * p.inner == 1 and p.m * p.n <= _FEW and p.k >= _LONG and whole:
+    few = p.m * p.n <= _FEW and p.k >= _LONG
+    if p.outer * p.inner == 1 and whole and (few or _is_narrow(p)):
         return _cut(p, pointers)
     if _is_small(p):
         return [_small(p, pointers)]
     if p.n == 1 < p.m and _suits_matvec(p):
         count = -(-p.m // MATVEC_ROWS)
         grain = _grain(MATVEC_ROWS * p.k, _STREAMED)
+        if p.a.row == size:
+            grain = max(grain, _STRIP // (MATVEC_ROWS * size))
         units = {"extent": p.outer * p.inner * count, "units": count, "unit": MATVEC_ROWS, "grain": grain}
         return [Run(MatvecKernel(p.dtype), _fields(p, units), pointers, rows=_rows(p, units, swapped))]
     return _matmul(p, swapped)
+
+
+def _is_narrow(p: Product) -> bool:
+    """Whether strips of a large matrix, whose columns lie side by side, would be short of what memory is read in with ease."""
+    size = p.dtype.itemsize
+    streams = p.n == 1 and p.a.row == size and _suits_matvec(p)
+    return streams and p.m * size < _NARROW and p.m * p.k * size >= _LARGE and p.k >= _PARTS * block_length(p.dtype)
 
 
 def _is_small(p: Product) -> bool:
@@ -156,7 +168,7 @@ def _cut(p: Product, pointers: str) -> list[Run]:
     blocks = -(-p.k // block)
     a, b = p.a._replace(inner=block * p.a.column), p.b._replace(inner=block * p.b.row)
     parts = Matrix(0, 0, results * size, p.n * size, size)
-    grain = min(_grain(block * results, _COMPUTED), _grain(block * (p.m + p.n), _STREAMED))
+    grain = min(_grain(block * results * size, _COMPUTED), _grain(block * (p.m + p.n), _STREAMED))
     one = p._replace(inner=blocks, k=block, a=a, b=b, c=parts)
     vector = p.n == 1 and _suits_matvec(one)
     values = {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS} if vector else {"units": 1, "unit": p.m} | _ways(one)
@@ -232,7 +244,7 @@ def _units(p: Product) -> dict[str, int]:
     if p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE:
         by_columns, length, unit = False, p.m, p.m
     count = -(-length // unit)
-    work = unit * p.k * (p.m if by_columns else p.n)
+    work = unit * p.k * (p.m if by_columns else p.n) * p.dtype.itemsize
     return {
         "extent": p.outer * p.inner * count,
         "units": count,

@@ -32,7 +32,7 @@ __all__ = ["emit_dot", "emit_matvec", "emit_sum"]
 
 _QUAD = 16  # bytes
 _ROWS_AT_ONCE = 8  # rows streamed together over the sums
-_SPAN = 8192  # bytes of the sums streamed over
+_SPAN = 16384  # bytes of the sums streamed over
 _FAR = 1 << 20  # bytes of a vector that is read from beyond the second-level cache
 _TOGETHER = 8  # blocks of a dot product whose lines are read together
 _APART = (

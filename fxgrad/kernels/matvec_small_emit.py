@@ -38,12 +38,14 @@ class _Emitter:
         left = b.sub(self.p["m"], loop.i)
         offset = b.mul(loop.i, i64(self.dtype.itemsize))
         a, c = advance(b, self.a, offset), advance(b, self.c, offset)
+        half = GROUPS // 2
         with b.if_else(b.icmp_signed(">=", left, i64(step))) as (whole, part):
             with whole:
-                self._results(a, c, None)
-            with part:
-                starts = [b.sub(left, i64(g * self.lanes.lanes)) for g in range(GROUPS)]
-                self._results(a, c, [self._mask(n) for n in starts])
+                self._results(a, c, [None] * GROUPS)
+            with part, b.if_else(b.icmp_signed(">", left, i64(half * self.lanes.lanes))) as (most, few):
+                for way, groups in ((most, GROUPS), (few, half)):
+                    with way:
+                        self._results(a, c, [self._mask(b.sub(left, i64(g * self.lanes.lanes))) for g in range(groups)])
         loop.end()
         b.ret_void()
         return self.fn
@@ -53,10 +55,10 @@ class _Emitter:
         b = self.b
         return self.lanes.mask(b.select(b.icmp_signed("<", n, i64(0)), i64(0), n))
 
-    def _results(self, a: ir.Value, c: ir.Value, masks: Sequence[ir.Value] | None) -> None:
-        zero = ir.Constant(self.lanes.vector_type(self.dtype), None)
-        sums = self._chain(a, masks, [Vec(self.b, zero, self.dtype)] * GROUPS, strict=False)
-        b = self.b
+    def _results(self, a: ir.Value, c: ir.Value, masks: Sequence[ir.Value | None]) -> None:
+        """A vector of results for each mask, None where all of it is wanted."""
+        b, zero = self.b, ir.Constant(self.lanes.vector_type(self.dtype), None)
+        sums = self._chain(a, masks, [Vec(b, zero, self.dtype)] * len(masks), strict=False)
         before = b.block
         with b.if_then(b.icmp_signed("!=", self.p["strong"], i64(0))):
             nans = [(s != s).v for s in sums]
@@ -66,38 +68,38 @@ class _Emitter:
             bits = b.bitcast(some, ir.IntType(self.lanes.lanes))
             asked = b.block
             with b.if_then(b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0)), likely=False):
-                strict = self._chain(a, masks, [Vec(b, zero, self.dtype)] * GROUPS, strict=True)
+                strict = self._chain(a, masks, [Vec(b, zero, self.dtype)] * len(masks), strict=True)
                 chosen = [select(Vec(b, n, np.dtype(bool)), t, s).v for n, t, s in zip(nans, strict, sums, strict=True)]
                 again = b.block
             merged = self._merge([(asked, [s.v for s in sums]), (again, chosen)])
             after = b.block
         merged = self._merge([(before, [s.v for s in sums]), (after, merged)])
-        for g, v in enumerate(merged):
+        for g, (v, mask) in enumerate(zip(merged, masks, strict=True)):
             place = advance(b, c, i64(g * self.lanes.lanes * self.dtype.itemsize))
-            if masks is None:
+            if mask is None:
                 b.store(v, place, align=self.dtype.itemsize)
             else:
-                store_masked(self.lanes, v, place, self.dtype, masks[g])
+                store_masked(self.lanes, v, place, self.dtype, mask)
 
     def _merge(self, ways: Sequence[tuple[ir.Block, Sequence[ir.Value]]]) -> list[ir.Value]:
         out = []
-        for g in range(GROUPS):
+        for g in range(len(ways[0][1])):
             phi = self.b.phi(ways[0][1][g].type)
             for block, values in ways:
                 phi.add_incoming(values[g], block)
             out.append(phi)
         return out
 
-    def _chain(self, a: ir.Value, masks: Sequence[ir.Value] | None, sums: Sequence[Vec], strict: bool) -> list[Vec]:
+    def _chain(self, a: ir.Value, masks: Sequence[ir.Value | None], sums: Sequence[Vec], strict: bool) -> list[Vec]:
         """The sums over k; `strict` passes over zeros of the strong operand."""
         b, size = self.b, self.dtype.itemsize
         loop = Loop(b, i64(0), self.p["k"], 1, [a, self.x, *(s.v for s in sums)])
         column, x, *held = loop.carried
         factor = self.lanes.load_splat(x, self.dtype)
         following = []
-        for g, v in enumerate(held):
+        for g, (v, mask) in enumerate(zip(held, masks, strict=True)):
             place = advance(b, column, i64(g * self.lanes.lanes * size))
-            loaded = self.lanes.load(place, self.dtype) if masks is None else self.lanes.load_masked(place, self.dtype, masks[g])
+            loaded = self.lanes.load(place, self.dtype) if mask is None else self.lanes.load_masked(place, self.dtype, mask)
             entry, total = Vec(b, loaded, self.dtype), Vec(b, v, self.dtype)
             new = fma(entry, factor, total)
             if strict:

@@ -83,7 +83,7 @@ class _Emitter:
 
     def emit(self) -> None:
         b = self.b
-        self.starts = self.nest.begin()
+        self.starts = self.nest.begin(indexed=True)
         self.values: list[Any] = [
             self.lanes.load_splat(p, o.dtype) if o.mode == "splat" else None
             for o, p in zip(self.kernel.inputs, self.starts, strict=False)

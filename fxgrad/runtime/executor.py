@@ -54,8 +54,8 @@ from fxgrad.runtime.table import (
     FLAGS,
     GRAIN,
     HEADER_WORDS,
-    JOB_CHUNK,
     JOB_END,
+    JOB_GRAIN,
     JOB_POINTERS,
     JOB_START,
     JOB_STEP,
@@ -126,7 +126,8 @@ clock_gettime = external("clock_gettime", (I, N), I)
 copy_bytes = external("memcpy", (N, N, N), N)
 
 LOW, GENERATIONS = (1 << CHUNK_BITS) - 1, (1 << 23) - 1
-CHUNKS_A_THREAD, CHUNKS_ALONE = 4, 64
+CHUNKS_A_THREAD = 4
+CHUNKS_ALONE, GRAINS_ALONE = 16, 16  # at most so many chunks; grains that are worth a look at the clock
 SMALL_STEPS = 64  # steps without much work after which the clock is looked at, which takes as long as one of them
 
 HEAD = 16  # a Python object begins with its reference count and its type
@@ -212,14 +213,20 @@ def run_chunk(step, pointers, lo, hi):
 # ---- the team --------------------------------------------------------------------------------------------------------------
 
 
+@routine(inline=True)
+def chunk_start(team, i, total):
+    """The unit with which a chunk of the current job begins: chunks are whole grains, as equal as can be."""
+    start, grain, end = field(team, JOB_START), field(team, JOB_GRAIN), field(team, JOB_END)
+    return min(start + i * ((end - start + grain - 1) // grain) // total * grain, end)
+
+
 @routine
 def draw(team):
     """Run one chunk of the current job, if there is one left; its ticket."""
     ticket = add(team, TICKET, 1)
     i, total = ticket & LOW, ticket >> CHUNK_BITS & LOW
     if i < total:
-        lo = field(team, JOB_START) + i * field(team, JOB_CHUNK)
-        hi = min(lo + field(team, JOB_CHUNK), field(team, JOB_END))
+        lo, hi = chunk_start(team, i, total), chunk_start(team, i + 1, total)
         run_chunk(field(team, JOB_STEP), field(team, JOB_POINTERS), lo, hi)
         add(team, DONE, 1)
         if load(team, WAITING) != 0:
@@ -306,27 +313,27 @@ def run_together(team, step, pointers, start, deadline):
     """A step by all threads, from unit `start` on; the unit up to which it is done, less than all if time ran out."""
     settings = field(team, TEAM_SETTINGS)
     extent, grain, clock = field(step, EXTENT), field(step, GRAIN), stack(2)
-    parts = CHUNKS_A_THREAD * field(settings, THREADS)
-    chunk = max((extent + parts - 1) // parts + grain - 1, grain) // grain * grain
-    total = (extent - start + chunk - 1) // chunk
+    threads = field(settings, THREADS)
+    total = min((extent - start + grain - 1) // grain, CHUNKS_A_THREAD * threads)
     write(team, JOB_STEP, step)
     write(team, JOB_POINTERS, pointers)
     write(team, JOB_START, start)
-    write(team, JOB_CHUNK, chunk)
+    write(team, JOB_GRAIN, grain)
     write(team, JOB_END, extent)
     store(team, DONE, 0)
     generation = (load(team, TICKET) >> 2 * CHUNK_BITS) + 1 & GENERATIONS
     exchange(team, TICKET, generation << 2 * CHUNK_BITS | total << CHUNK_BITS)
-    wake(team, min(total, field(settings, THREADS)) - 1)
+    wake(team, min(total, threads) - 1)
+    done = total
     while True:
         ticket = draw(team)
         if ticket & LOW >= total:
             break
         if deadline != 0 and nanoseconds(settings, clock) > deadline:
-            total = min(total, add(team, TICKET, total) & LOW)  # nobody draws the rest
+            done = min(total, add(team, TICKET, total) & LOW)  # nobody draws the rest
             break
-    wait_until_done(team, total)
-    return min(start + total * chunk, extent)
+    wait_until_done(team, done)
+    return chunk_start(team, done, total)
 
 
 @routine(inline=True)
@@ -338,7 +345,7 @@ def run_alone(settings, step, pointers, start, deadline):
         return extent
     chunk = -grain
     if grain > 0:
-        chunk = max((extent + CHUNKS_ALONE - 1) // CHUNKS_ALONE + grain - 1, grain) // grain * grain
+        chunk = max((extent + CHUNKS_ALONE - 1) // CHUNKS_ALONE + grain - 1, GRAINS_ALONE * grain) // grain * grain
     while start < extent:
         end = min(start + chunk, extent)
         run_chunk(step, pointers, start, end)
