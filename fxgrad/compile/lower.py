@@ -226,10 +226,16 @@ def lowered(
     """
     a, tasks = partition(flat, fusion, donated)
     steps: list[Step] = []
+    foreign: set[Var] = set()  # what library calls answered, which may be views of what they were given
     for task in tasks:
+        for u in task.updates:
+            if u.base in foreign:
+                u.over = u.aside = False
         made = _steps(a, task)
         for step in made:
             step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns if e.outputs)
+            if step.kind == "host":
+                foreign.update(step.writes)
         steps += made
     if fusion:
         steps = pipelines(steps)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import TAPE, Atom, Aval, Lit, Var
 from fxgrad.primitives import base
@@ -281,7 +282,12 @@ def _evaluate_eagerly(prim: Primitive, args: Sequence[Any], params: dict[str, An
     for a in args:
         if type(a) is Tracer:
             raise leaked(a)
-    return evaluate(prim, args, params)
+    results = evaluate(prim, args, params)
+    if config.debug_nans:
+        from fxgrad.runtime.nans import check_operation
+
+        check_operation(prim, args, params, results)
+    return results
 
 
 @contextmanager

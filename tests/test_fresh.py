@@ -1,0 +1,133 @@
+"""Faults that a new user's programs found, each with the program that showed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad as fx
+import fxgrad.numpy as fnp
+from fxgrad.errors import FxFloatingPointError
+from fxgrad.testing.bits import assert_same_bits
+from tests.four_parts import assert_four_parts, raised
+
+
+def rows(f: Any, batch: np.ndarray) -> np.ndarray:
+    """What vmap(f) must give: the results of a loop over the rows."""
+    return np.stack([f(row) for row in batch])
+
+
+def test_a_write_into_what_a_library_call_answered() -> None:
+    """jit of a batched scatter, which is a library call, with a write into its result ended in a KeyError."""
+
+    def costs(x: Any) -> Any:
+        d = fnp.full((3, 3), 5.0)
+        d[fnp.triu_indices(3, 1)] = x
+        fnp.fill_diagonal(d, 0.0)
+        return d
+
+    batch = np.random.default_rng(0).random((4, 3))
+    assert_same_bits(fx.jit(fx.vmap(costs))(batch), rows(costs, batch))
+    assert_same_bits(fx.vmap(fx.jit(costs))(batch), rows(costs, batch))
+
+
+def test_the_parts_of_complex_numbers_are_views() -> None:
+    """A write into z.real, z.imag or a view of them was refused as one into a read-only view; in NumPy it changes z."""
+
+    def program(np: Any) -> Any:
+        def f(x: Any) -> Any:
+            z = np.zeros(6, complex)
+            z[:] = x
+            z.real[1] = 3.0
+            z.imag[::2] += x[:3]
+            z.imag = z.imag * 2.0 + 1.0
+            part = np.real(z.reshape(2, 3))[1]
+            part *= x[0]
+            z[4] *= 2j
+            return (z.real * np.arange(6.0)).sum() + (z.imag**2).sum() + part.sum()
+
+        return f
+
+    x = np.linspace(0.5, 1.5, 6)
+    f = program(fnp)
+    want, g = fx.value_and_grad(f)(x)
+    np.testing.assert_allclose(want, program(np)(x), rtol=1e-14)
+    assert_same_bits(fx.jit(fx.value_and_grad(f))(x), (want, g))
+    for i, unit in enumerate(np.eye(6)):
+        slope = (program(np)(x + 1e-6 * unit) - program(np)(x - 1e-6 * unit)) / 2e-6
+        np.testing.assert_allclose(g[i], slope, rtol=1e-6, atol=1e-8)
+    fx.grad(lambda x: fnp.real(x).sum() + fnp.imag(x).sum())(x)  # of real numbers: the array itself, and zeros
+
+
+@pytest.mark.parametrize("f", [fnp.max, fnp.min, fnp.ptp])
+def test_extrema_of_complex_numbers(f: Any) -> None:
+    """An error of np.iinfo came through."""
+    error = raised(lambda: fx.jit(lambda z: f(z))(np.array([1j, 2.0])), TypeError)
+    assert_four_parts(
+        error,
+        what="of complex numbers (complex128) is not supported",
+        line="fx.jit(lambda z: f(z))",
+        why="They have no order",
+        fix="np.abs(z)",
+    )
+
+
+# ---- fx.config.debug_nans ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def debug_nans() -> Iterator[None]:
+    fx.config.debug_nans = True
+    yield
+    fx.config.debug_nans = False
+
+
+def loss(x: Any) -> Any:
+    y = np.exp(x)
+    return np.sum(np.log(y - 5.0) * 2.0)
+
+
+@pytest.mark.usefixtures("debug_nans")
+@pytest.mark.parametrize(
+    "call",
+    [
+        fx.jit(loss),
+        fx.grad(lambda x: loss(x) ** 2),
+        fx.jit(fx.grad(lambda x: loss(x) ** 2)),
+        fx.grad(fx.jit(lambda x: loss(x) ** 2)),
+        fx.grad(lambda x: fx.checkpoint(loss)(x) ** 2),
+        lambda x: fx.jit(fx.vmap(loss))(np.stack([x, x])),
+        lambda x: fx.scan(lambda c, t: (c + loss(t * x), c), 0.0, np.ones(2)),
+        lambda x: fx.jit(lambda x: fx.cond(x[0] > 0, loss, np.sum, x))(x),
+    ],
+)
+def test_debug_nans_names_the_operation(call: Any) -> None:
+    """A NaN had no answer to where it came from."""
+    error = raised(lambda: call(np.ones(3)), FloatingPointError)
+    assert isinstance(error, FxFloatingPointError)
+    assert_four_parts(error, what=["'log' of f64", "made a NaN"], line="np.log(y - 5.0)", why="debug_nans is on", fix="np.where")
+
+
+@pytest.mark.usefixtures("debug_nans")
+def test_debug_nans_backward() -> None:
+    """The derivative's NaN has the line of what it is the derivative of."""
+
+    def f(x: Any) -> Any:
+        return np.sum(np.sqrt(x) - np.sqrt(2.0 * x))
+
+    assert fx.jit(f)(np.zeros(2)) == 0.0
+    for call in (fx.grad(f), fx.jit(fx.grad(f)), fx.jacfwd(f)):
+        error = raised(lambda call=call: call(np.zeros(2)), FloatingPointError)  # type: ignore[misc]
+        assert_four_parts(error, what="made a NaN", line="np.sqrt(x) - np.sqrt(2.0 * x)", why="debug_nans is on", fix="np.where")
+
+
+@pytest.mark.usefixtures("debug_nans")
+def test_debug_nans_lets_pass_what_is_no_fault() -> None:
+    """NaNs that np.where drops, or that the arguments have."""
+    x = np.array([-1.0, 0.0, 4.0])
+    assert_same_bits(fx.grad(lambda x: np.sum(np.where(x > 0, np.sqrt(x), 0.0)))(x), np.array([0.0, 0.0, 0.25]))
+    assert_same_bits(fx.jit(lambda x: x * 2.0)(np.array([np.nan, 1.0])), np.array([np.nan, 2.0]))
+    assert_same_bits(fx.grad(np.linalg.norm)(np.zeros(3)), np.zeros(3))
