@@ -94,7 +94,8 @@ def test_library_calls() -> None:
     assert figures(quietly(fx.jit(lambda x: np.cumsum(x, axis=1)), x)) == [("host", 1600, 1600, 200)]
     sort = quietly(fx.jit(np.sort), x)
     assert sort.facts.speed.flops == 0 and sort.facts.speed.intensity == 0
-    assert {s.kind for s in sort.facts.steps} == {"host"} and "runs as a library call" in str(sort)
+    kinds = [s.kind for s in sort.facts.steps]  # the order is a library's, what stands in it is taken by a kernel
+    assert kinds.count("host") == 1 and kinds[-1] == "kernel" and "runs as a library call" in str(sort)
 
 
 def test_totals_are_those_of_the_steps() -> None:
@@ -216,7 +217,7 @@ def test_scalars_and_avals() -> None:
 def test_steps_are_timed_one_by_one() -> None:
     found = quietly(fx.jit(lambda x: np.sort(np.tanh(x) @ x)), np.ones((20, 20)))
     assert all(s.speed.seconds and s.speed.share and s.speed.bandwidth for s in found.facts.steps)
-    assert {s.kind for s in found.facts.steps} == {"kernel", "host"} and found.facts.threads == fx.get_num_threads()
+    assert {s.kind for s in found.facts.steps} >= {"kernel", "host"} and found.facts.threads == fx.get_num_threads()
 
 
 def test_the_memory_plan_is_the_executables() -> None:

@@ -196,6 +196,8 @@ def test_missing_rules_raise() -> None:
     assert_four_parts(error, what="traced n", line="fx.jit(S.polygamma)", why="order of a derivative", fix="Python int")
     error = raised(lambda: S.polygamma(-1, 1.0), ValueError)
     assert_four_parts(error, what="got -1", line="S.polygamma(-1", why="order of a derivative", fix="zeta(n + 1, x)")
+    error = raised(lambda: S.gammaln(np.array([1 + 1j])), fx.UnsupportedError)
+    assert_four_parts(error, what="complex", line="S.gammaln(np.array", why="imaginary", fix="x.real")
     error = raised(lambda: S.factorial(5, exact=True), fx.UnsupportedError)
     assert_four_parts(error, what="exact=True", line="S.factorial", why="unbounded", fix="math.factorial")
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import as_dtype, broadcast_to_shape, operand, static_shape, tensor
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import random as p
@@ -312,8 +313,9 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
         >>> bool(abs(np.cov(x.T) - np.array([[2, 1], [1, 2]])).max() < 0.2)
         True
     """
-    import fxgrad.numpy as fnp
+    from fxgrad.numpy.linalg import matmul
     from fxgrad.random.draws import normal
+    from fxgrad.scipy import linalg
 
     d = float_dtype(dtype, "multivariate_normal")
     mean, cov = as_dtype(tensor(operand(mean)), d), as_dtype(tensor(operand(cov)), d)
@@ -327,5 +329,5 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     batch = np.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
     shape = batch if shape is None else static_shape(shape)
     z = normal(key, (*shape, n), d)
-    root = fnp.linalg.cholesky(cov)
-    return mean + fnp.linalg.matvec(root, z)
+    root = linalg.cholesky(cov, lower=True)
+    return ew.add(mean, matmul(root, z[..., None])[..., 0])

@@ -216,11 +216,7 @@ class Guards:
             self._watch(partial(getattr, cell, "cell_contents"), value, free)
         if not _is_user_file(f.__code__.co_filename):
             return
-        for default in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
-            if isinstance(default, np.ndarray):
-                self._note(default)
-            elif not isinstance(default, _SCALARS):
-                self._follow(default, f"a default of {f.__name__}")
+        self._defaults(f)
         names, attributes = _names_read(f.__code__)
         space = f.__globals__
         for name in names:
@@ -233,6 +229,13 @@ class Guards:
             if isinstance(module, ModuleType) and attribute in vars(module) and _is_user_module(module):
                 members = vars(module)
                 self._watch(partial(members.get, attribute, _MISSING), members[attribute], f"{name}.{attribute}")
+
+    def _defaults(self, f: FunctionType) -> None:
+        for default in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+            if isinstance(default, np.ndarray):
+                self._note(default)
+            elif not isinstance(default, _SCALARS):
+                self._follow(default, f"a default of {f.__name__}")
 
     _ways: ClassVar[dict[Any, Callable[[Guards, Any, str], None]]] = {
         FunctionType: _function,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import errors
 from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import as_dtype, broadcast_operands, operand, result_type
 
@@ -17,6 +18,12 @@ def floats(*args: Any) -> list[Any]:
     """Operands in one floating-point dtype and shape."""
     xs = [operand(x) for x in args]
     dtype = result_type(*xs)
+    if dtype.kind == "c":
+        raise errors.UnsupportedError(
+            "special functions of complex arrays are not supported",
+            why="Converting them would drop the imaginary parts.",
+            fix="Pass x.real where x is real; or write the function with fxgrad.numpy.",
+        )
     dtype = dtype if dtype.kind == "f" else np.dtype(float)
     return broadcast_operands([as_dtype(x, dtype) for x in xs])
 
