@@ -75,6 +75,37 @@ def test_extrema_of_complex_numbers(f: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["maximum", "minimum", "multiply", "divide", "power"])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_ufunc_at_with_traced_indices(name: str, pairs: bool) -> None:
+    """Indices that occur twice were refused where they are traced, and a constant of fxgrad.numpy is."""
+    rng = np.random.default_rng(0)
+    x, v = rng.random((4, 3)), rng.random((6, 3))
+    i, j = np.array([0, 2, 2, 3, 0, 2]), np.array([1, 1, 0, 2, 1, 1])
+    if pairs:
+        v = v[:, 0]
+
+    def f(x: Any, v: Any, i: Any, j: Any) -> Any:
+        y = x.copy()
+        getattr(np, name).at(y, (i, j) if pairs else i, v)
+        return y
+
+    want = f(x, v, i, j)
+    assert_same_bits(fx.jit(f)(x, v, i, j), fx.jit(lambda x, v: f(x, v, i, j))(x, v))
+    np.testing.assert_allclose(fx.jit(f)(x, v, i, j), want, rtol=1e-14)
+
+    def total(x: Any, v: Any, i: Any, j: Any) -> Any:
+        return (f(x, v, i, j) ** 2).sum()
+
+    known = fx.grad(lambda x, v: total(x, v, i, j), (0, 1))(x, v)
+    for got, g in zip(fx.jit(fx.grad(total, (0, 1)))(x, v, i, j), known, strict=True):
+        np.testing.assert_allclose(got, g, rtol=1e-13)
+    both = fx.jit(fx.vmap(f))(np.stack([x, x]), np.stack([v, v]), np.stack([i, i]), np.stack([j, j]))
+    assert_same_bits(both[1], fx.jit(f)(x, v, i, j))
+    with pytest.raises(IndexError):
+        fx.jit(f)(x, v, i + 1, j)
+
+
 # ---- fx.config.debug_nans ------------------------------------------------------------------------------------------------
 
 
