@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -104,6 +106,41 @@ def test_ufunc_at_with_traced_indices(name: str, pairs: bool) -> None:
     assert_same_bits(both[1], fx.jit(f)(x, v, i, j))
     with pytest.raises(IndexError):
         fx.jit(f)(x, v, i + 1, j)
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: fx.scan(lambda c, _: (c + np.random.rand(), None), x, None, length=3),  # noqa: NPY002
+        lambda x: fx.fori_loop(0, 3, lambda i, c: c + RNG.normal(), x),
+        lambda x: fx.while_loop(lambda c: c < 3, lambda c: c + random.random(), x),
+        lambda x: fx.while_loop(lambda c: c < 3 * RNG.random(), lambda c: c + 1, x),
+        lambda x: fx.lax.map(lambda t: t * RNG.normal(), np.ones(3)),
+        fx.grad(lambda x: fx.scan(lambda c, _: (c * RNG.random(), None), x, None, length=3)[0]),
+    ],
+)
+def test_random_draws_in_a_loop(call: Any) -> None:
+    """The body runs once for all turns: each of them had the same number, silently."""
+    for _ in range(2):
+        error = raised(lambda: call(1.0), fx.UnsupportedError)
+        assert_four_parts(
+            error, what=["draws random numbers", "in a turn of"], line="lambda", why="the same random numbers", fix="fx.random"
+        )
+
+
+def test_a_traced_value_in_another_thread() -> None:
+    """The message said that the value had escaped from its transform, which was still running."""
+
+    def f(x: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return sum(pool.map(lambda k: np.sum(x * k), [1.0, 2.0]))
+
+    for transform in (fx.grad, fx.jit):
+        error = raised(lambda transform=transform: transform(f)(np.ones(2)), fx.LeakedTracerError)  # type: ignore[misc]
+        assert_four_parts(error, what="used in another thread", line="np.sum(x * k)", why="recorded", fix="fx.vmap")
 
 
 # ---- fx.config.debug_nans ------------------------------------------------------------------------------------------------

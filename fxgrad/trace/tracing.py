@@ -257,6 +257,12 @@ def leaked(x: Tracer) -> errors.LeakedTracerError:
     trace = x._trace
     made = next((e.source for e in trace.eqns if x._var in e.outputs), None)
     where = errors.format_location(made)
+    if trace.active:
+        return errors.LeakedTracerError(
+            f"a traced {x.aval} of {trace.transform} of '{trace.name}' is used in another thread than traces it",
+            why="What a thread does is recorded by the transform that runs there, and here runs none.",
+            fix="Start threads outside the transformed function, one call each; within it, use fx.vmap or a plain loop.",
+        )
     return errors.LeakedTracerError(
         f"a traced {x.aval} escaped from {trace.transform} of '{trace.name}'" + (f"; it was made at {where}" if where else ""),
         why="A traced value stands for an array only while its function is traced; a global, list or attribute outlives that.",
