@@ -143,6 +143,24 @@ def test_a_traced_value_in_another_thread() -> None:
         assert_four_parts(error, what="used in another thread", line="np.sum(x * k)", why="recorded", fix="fx.vmap")
 
 
+@pytest.mark.parametrize(
+    "call, what, fix",
+    [
+        (lambda x: fx.lax.dynamic_slice(x, (0, 0), (2,)), "2 start indices for an array of shape (3,)", "Pass 1 of them"),
+        (lambda x: fx.lax.dynamic_slice(x, (0,), (5,)), "slice_sizes=(5,)", "np.pad"),
+        (lambda x: fx.lax.dynamic_slice(x, (0,), (2, 2)), "slice_sizes=(2, 2)", "np.pad"),
+        (lambda x: fx.lax.dynamic_update_slice(x, x[:1], ()), "0 start indices", "Pass 1 of them"),
+        (lambda x: fx.lax.top_k(x, 5), "k=5 for an axis of length 3", "min(k, x.shape[axis])"),
+        (lambda x: fx.lax.top_k(x, -1), "k=-1", "min(k, x.shape[axis])"),
+    ],
+)
+def test_windows_that_do_not_fit(call: Any, what: str, fix: str) -> None:
+    """An error of zip came through, or fewer elements than asked for came back."""
+    for f in (call, fx.jit(call)):
+        error = raised(lambda f=f: f(np.ones(3)), ValueError)  # type: ignore[misc]
+        assert_four_parts(error, what=what, line="lambda x: fx.lax", why="", fix=fix)
+
+
 # ---- fx.config.debug_nans ------------------------------------------------------------------------------------------------
 
 
