@@ -217,3 +217,35 @@ def test_debug_nans_lets_pass_what_is_no_fault() -> None:
     assert_same_bits(fx.grad(lambda x: np.sum(np.where(x > 0, np.sqrt(x), 0.0)))(x), np.array([0.0, 0.0, 0.25]))
     assert_same_bits(fx.jit(lambda x: x * 2.0)(np.array([np.nan, 1.0])), np.array([np.nan, 2.0]))
     assert_same_bits(fx.grad(np.linalg.norm)(np.zeros(3)), np.zeros(3))
+
+
+# ---- loops of no turns ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_gradient_of_a_loop_whose_body_drops_the_carry(turns: int) -> None:
+    """Of a while_loop that takes no turn the gradient by the start of a carry that the body does not read was 0."""
+
+    def by_while(x: Any, n: Any) -> Any:
+        return fx.while_loop(lambda s: s[1] < n, lambda s: (np.sin(x) * s[2], s[1] + 1, s[2] * 0.5), (x**3, 0, x))[0]
+
+    def by_python(x: Any) -> Any:
+        y, z = x**3, x
+        for _ in range(turns):
+            y, z = np.sin(x) * z, z * 0.5
+        return y
+
+    x = 1.25
+    n = np.int64(turns)
+    want = fx.grad(by_python)(x)
+    assert_same_bits(fx.grad(by_while)(x, n), want)
+    assert_same_bits(fx.jit(fx.grad(by_while))(x, n), want)
+    assert_same_bits(fx.grad(fx.checkpoint(by_while))(x, n), want)
+    np.testing.assert_allclose(fx.jacfwd(by_while)(x, n), want, rtol=1e-14)
+    np.testing.assert_allclose(fx.grad(fx.grad(by_while))(x, n), fx.grad(fx.grad(by_python))(x), rtol=1e-14)
+    lanes = fx.jit(fx.vmap(fx.grad(by_while)))(np.array([x, x]), np.array([turns, 2]))
+    assert_same_bits(lanes[0], want)
+    both = fx.grad(lambda x: fx.vmap(by_while, in_axes=(None, 0))(x, np.array([turns, 0])).sum())(x)
+    np.testing.assert_allclose(both, want + 3 * x**2, rtol=1e-14)
+    by_fori = fx.jit(fx.grad(lambda x, n: fx.fori_loop(0, n, lambda i, c: np.sin(x), x**3)))(x, n)
+    assert_same_bits(by_fori, np.cos(x) if turns else 3 * x**2)
