@@ -249,3 +249,29 @@ def test_gradient_of_a_loop_whose_body_drops_the_carry(turns: int) -> None:
     np.testing.assert_allclose(both, want + 3 * x**2, rtol=1e-14)
     by_fori = fx.jit(fx.grad(lambda x, n: fx.fori_loop(0, n, lambda i, c: np.sin(x), x**3)))(x, n)
     assert_same_bits(by_fori, np.cos(x) if turns else 3 * x**2)
+
+
+def test_a_branch_that_hands_on_a_tape() -> None:
+    """Compiled code copied a tape byte by byte: a Python object with one owner too few, hence other objects in its place, crashes."""
+    w = np.array([0.3, 0.6, 0.9])
+
+    def f(x: Any) -> Any:
+        def long(c: Any) -> Any:
+            def body(s: Any) -> Any:
+                ys = fx.scan(lambda c1, t: (np.where(c1 > 1.0, c, x * c) * 0.7, c1 * 1.16 + s[0] * t), x, w)[1]
+                return ys.sum(0) * 0.24, s[1] + 1
+
+            return fx.while_loop(lambda s: s[1] < 2, body, (c, 0))[0]
+
+        def short(c: Any) -> Any:
+            return fx.while_loop(lambda s: s[1] < 4, lambda s: (np.tanh(s[0] * x), s[1] + 1), (c, 0))[0]
+
+        return fx.cond(x.sum() > 0.7, long, short, x).sum() ** 2
+
+    for x in (np.array([0.2, 0.5, 0.8]), np.array([0.1, 0.2, 0.3])):
+        with fx.disable_jit():
+            want = fx.jacrev(fx.grad(f))(x)
+        for _ in range(5):
+            assert_same_bits(fx.jacrev(fx.grad(f))(x), want)
+            assert_same_bits(fx.jit(fx.jacrev(fx.grad(f)))(x), want)
+            np.testing.assert_allclose(fx.jit(fx.hessian(f))(x), want, rtol=1e-12)
