@@ -103,6 +103,8 @@ class Config:
         for longest goes first.
     background_compile: compile what eager evaluation runs again and again (gradients without jit, say) in a background thread,
         and run it compiled from then on; FXGRAD_BACKGROUND_COMPILE=0 turns it off.
+    debug_nans: jitted functions, loops and derivatives run op by op, and a NaN in their results that was not in their arguments
+        raises FxFloatingPointError, which names the operation that made it, forward or backward, and its line.
     log: what to report on stderr, from FXGRAD_LOG, comma separated: "cache" tells why jit traced again, "eager" what is compiled
         in the background.
     """
@@ -112,6 +114,7 @@ class Config:
     cache_dir: str = field(default_factory=_default_cache_dir)
     cache_size: int = field(default_factory=_default_cache_size)
     background_compile: bool = field(default_factory=_default_background)
+    debug_nans: bool = False
     log: frozenset[str] = field(default_factory=_default_log)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -126,6 +129,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "cache_dir": _directory,
     "cache_size": _bytes,
     "background_compile": _bool,
+    "debug_nans": _bool,
     "log": _logs,
 }
 
@@ -135,7 +139,7 @@ _jit_disabled: ContextVar[bool] = ContextVar("fxgrad_jit_disabled", default=Fals
 
 
 def jit_disabled() -> bool:
-    return _jit_disabled.get()
+    return _jit_disabled.get() or config.debug_nans
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import numpy as np
 __all__ = [
     "ConcretizationError",
     "FxError",
+    "FxFloatingPointError",
     "FxIndexError",
     "FxLinAlgError",
     "FxOverflowError",
@@ -114,6 +115,10 @@ class FxTypeError(FxError, TypeError):
 
 class FxValueError(FxError, ValueError):
     """A wrong shape, axis, or setting."""
+
+
+class FxFloatingPointError(FxError, FloatingPointError):
+    """A NaN was made while `fx.config.debug_nans` is on."""
 
 
 class FxOverflowError(FxError, OverflowError):

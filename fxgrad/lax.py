@@ -305,11 +305,27 @@ def _start(i: Any, n: int) -> Any:
     return _e.select(_e.lt(i, i.dtype.type(0)), _e.add(i, i.dtype.type(n)), i) if i.dtype.kind == "i" else i
 
 
+def _starts(x: Any, start_indices: Sequence[Any], what: str) -> list[Any]:
+    if len(start_indices) != x.ndim:
+        raise errors.FxValueError(
+            f"{what} got {len(start_indices)} start indices for an array of shape {x.shape}",
+            why="A window has one start along each axis.",
+            fix=f"Pass {x.ndim} of them, 0 for an axis that is taken whole.",
+        )
+    return [_start(i, n) for i, n in zip(start_indices, x.shape, strict=True)]
+
+
 def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> Any:
     """A window of fixed sizes at starts given as values, clamped to lie inside, as jax.lax.dynamic_slice."""
-    x = tensor(operand)
-    starts = [_start(i, n) for i, n in zip(start_indices, x.shape, strict=True)]
-    return _s.dynamic_slice(x, *starts, sizes=static_shape(tuple(slice_sizes)))
+    x, sizes = tensor(operand), static_shape(tuple(slice_sizes))
+    starts = _starts(x, start_indices, "dynamic_slice")
+    if len(sizes) != x.ndim or any(size > n for size, n in zip(sizes, x.shape, strict=True)):
+        raise errors.FxValueError(
+            f"dynamic_slice got slice_sizes={sizes} for an array of shape {x.shape}",
+            why="The window has one size along each axis, at most that of the array.",
+            fix="Give x.shape[i] for an axis that is taken whole, or np.pad(x, ...) first.",
+        )
+    return _s.dynamic_slice(x, *starts, sizes=sizes)
 
 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
@@ -329,7 +345,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Any:
     """The operand with a window replaced, as jax.lax.dynamic_update_slice."""
     x, u = tensor(operand), tensor(update)
-    starts = [_start(i, n) for i, n in zip(start_indices, x.shape, strict=True)]
+    starts = _starts(x, start_indices, "dynamic_update_slice")
     return _s.dynamic_update_slice(x, as_dtype(u, x.dtype), *starts)
 
 
@@ -416,5 +432,11 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
 
     x = tensor(operand)
     axis = canonical_axis(axis, x.ndim)
+    if not 0 <= int(k) <= x.shape[axis]:
+        raise errors.FxValueError(
+            f"top_k got k={k} for an axis of length {x.shape[axis]}",
+            why="It gives k elements, whatever they are.",
+            fix="Pass min(k, x.shape[axis]).",
+        )
     order = slice_in_dim(argsort(x, axis, descending=True), 0, int(k), axis=axis)
     return take_along_axis(x, order, axis), order

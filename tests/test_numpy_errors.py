@@ -73,7 +73,6 @@ UNDER_JIT: dict[str, Case] = {
     "nonzero": (lambda x: np.nonzero(x), ones, fx.ConcretizationError, ["boolean mask"]),
     "repeat": (lambda x: np.repeat(ones, x.astype(int)), ones, fx.ConcretizationError, ["size"]),
     "slice bound": (lambda x: x[: x.astype(int)[0]], ones, fx.ConcretizationError, ["bound of a slice", "fx.lax.dynamic_slice"]),
-    "at with traced indices": (lambda x: x.at[x.astype(int)].multiply(2.0), ones, fx.UnsupportedError, ["unique_indices=True"]),
     "lax promotes not": (lambda x: fx.lax.add(x, np.ones(3, np.float32)), ones, TypeError, ["float64, float32", "astype"]),
     "lax broadcasts not": (lambda x: fx.lax.add(x, np.ones(2)), ones, TypeError, ["(3,)", "(2,)"]),
 }  # fmt: skip

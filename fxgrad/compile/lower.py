@@ -25,7 +25,7 @@ from fxgrad.compile.source import Source
 from fxgrad.compile.store import lock
 from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program
-from fxgrad.ir.types import Atom, Aval, Lit, Var
+from fxgrad.ir.types import TAPE, Atom, Aval, Lit, Var
 from fxgrad.primitives.base import kernel_dtypes
 from fxgrad.runtime.caches import on_clear
 from fxgrad.runtime.collector import paused
@@ -228,10 +228,16 @@ def lowered(
     """
     a, tasks = partition(flat, fusion, donated)
     steps: list[Step] = []
+    foreign: set[Var] = set()  # what library calls answered, which may be views of what they were given
     for task in tasks:
+        for u in task.updates:
+            if u.base in foreign:
+                u.over = u.aside = False
         made = _steps(a, task)
         for step in made:
             step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns if e.outputs)
+            if step.kind == "host":
+                foreign.update(step.writes)
         steps += made
     if fusion:
         steps = pipelines(steps)
@@ -308,7 +314,9 @@ def _results(a: Analysis, steps: list[Step], inside: bool) -> list[Result]:
             out.append(_literal(steps, root, o.aval, inside))
             continue
         whole = _is_run(layout, o.aval) and o.aval.nbytes == root.aval.nbytes and root not in taken
-        if whole and made.get(root) == "host" and o.aval.shape == root.aval.shape:
+        if o.aval.dtype == TAPE:  # a Python object, whose owners are counted: no bytes to copy
+            out.append(Result("host", o.aval, o))
+        elif whole and made.get(root) == "host" and o.aval.shape == root.aval.shape:
             out.append(Result("host", o.aval, root))
         elif whole and made.get(root, "host") != "host":
             out.append(Result("native", o.aval, root))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from fxgrad import errors, tree
@@ -32,7 +33,12 @@ def map(f: F, xs: Any, *, batch_size: int | None = None) -> Any:
     """
     require_callable(f, "map", "its function")
     if batch_size is None:
-        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+
+        @wraps(f)
+        def turn(_: Any, x: Any) -> tuple[None, Any]:
+            return None, f(x)
+
+        return scan(turn, None, xs)[1]
     from fxgrad import numpy as fnp
     from fxgrad.api.batching import vmap
 

@@ -9,12 +9,24 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors, tree
-from fxgrad.control.values import INT64, Leaves, as_type, carry_types, converted, finish, flatten, kind, require_callable, text
+from fxgrad.control.values import (
+    INT64,
+    Leaves,
+    as_type,
+    carry_types,
+    converted,
+    finish,
+    flatten,
+    kind,
+    require_callable,
+    text,
+    trace_turn,
+)
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.primitives import control as _c
 from fxgrad.primitives.elementwise import add, lt
-from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of, trace_function
+from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, canonical, name_of
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import bind, build, inline
 
@@ -72,9 +84,7 @@ def scan(
                 start.structure, tree.structure(out[0]), "the carry that scan starts with and the one its body returns"
             )
 
-        traced = trace_function(
-            body, [*avals, *elements], [*weak, *[False] * len(elements)], "scan", known=False, name=name_of(f), check=check
-        )
+        traced = trace_turn(f, body, [*avals, *elements], [*weak, *[False] * len(elements)], "scan", check)
         return traced, len(avals)
 
     avals, weak, traced = carry_types(start, trace, "scan")
@@ -147,19 +157,11 @@ def while_loop(cond_fun: F, body_fun: F, init_val: Any) -> Any:
                 start.structure, tree.structure(out), "the carry that while_loop starts with and the one its body returns"
             )
 
-        traced = trace_function(on_carry(body_fun), avals, weak, "while_loop", known=False, name=name_of(body_fun), check=check)
+        traced = trace_turn(body_fun, on_carry(body_fun), avals, weak, "while_loop", check)
         return traced, len(avals)
 
     avals, weak, body = carry_types(start, trace, "while_loop")
-    test = trace_function(
-        on_carry(cond_fun),
-        avals,
-        weak,
-        "while_loop",
-        known=False,
-        name=name_of(cond_fun),
-        check=lambda out: _check_test(cond_fun, out),
-    )
+    test = trace_turn(cond_fun, on_carry(cond_fun), avals, weak, "while_loop", lambda out: _check_test(cond_fun, out))
     operands = [*test.captures, *body.captures, *[as_type(x, a) for x, a in zip(start.values, avals, strict=True)]]
     params = {
         "cond": canonical(test.program),
@@ -214,7 +216,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: F, init_val: Any, *, unroll: int
             )
 
         everything, flags = [Aval((), INT64), *avals], [True, *weak]
-        traced = trace_function(body, everything, flags, "fori_loop", known=False, name=name_of(body_fun), check=check)
+        traced = trace_turn(body_fun, body, everything, flags, "fori_loop", check)
         return traced, len(avals)
 
     avals, weak, traced = carry_types(start, trace, "fori_loop")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import CodeType
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -13,12 +16,16 @@ from fxgrad import errors, tree
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.elementwise import convert
-from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf
+from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, name_of, trace_function
+from fxgrad.trace.guards import generators_of, random_state
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import build, inline
 
 F = Callable[..., Any]
 INT64 = np.dtype(np.int64)
+
+
+_draws_nothing: WeakSet[CodeType] = WeakSet()  # as their first trace showed; looking takes as long as tracing a short body
 
 
 @dataclass
@@ -73,6 +80,28 @@ def finish(structure: Any, outs: Sequence[Any], weak: Sequence[bool]) -> Any:
         if w and type(x) is Tracer:
             x.weak = True
     return tree.unflatten(structure, outs)
+
+
+def trace_turn(f: F, body: F, leaves: Sequence[Any], weak: Sequence[bool], what: str, check: Callable[[Any], None]) -> Traced:
+    """`body`, which calls `f` for one turn of the loop `what`, traced."""
+    drawing = inspect.unwrap(f)
+    code = getattr(getattr(drawing, "__func__", drawing), "__code__", None)
+    if code in _draws_nothing:
+        return trace_function(body, leaves, weak, what, known=False, name=name_of(f), check=check)
+    generators = generators_of(drawing)
+    before = random_state(generators)
+    traced = trace_function(body, leaves, weak, what, known=False, name=name_of(f), check=check)
+    if random_state(generators) == before:
+        if code is not None:
+            _draws_nothing.add(code)
+    else:
+        raise errors.UnsupportedError(
+            f"'{name_of(f)}' draws random numbers (numpy.random or random) in a turn of {what}",
+            where=(code, 0) if code is not None else None,
+            why="It runs once for all turns, so that all of them would get the same random numbers.",
+            fix="Draw outside and scan over the numbers, or use fx.random with a key that is carried or scanned over.",
+        )
+    return traced
 
 
 def require_callable(f: Any, what: str, position: str) -> None:

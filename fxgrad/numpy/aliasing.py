@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 _VIEWS = (
     "array_split", "broadcast_to", "diagonal", "dsplit", "expand_dims", "flip", "fliplr", "flipud", "hsplit", "matrix_transpose",
-    "moveaxis", "permute_dims", "real", "rollaxis", "rot90", "split", "squeeze", "swapaxes", "transpose", "trim_zeros", "unstack",
+    "moveaxis", "permute_dims", "rollaxis", "rot90", "split", "squeeze", "swapaxes", "transpose", "trim_zeros", "unstack",
     "vsplit",
 )  # fmt: skip
 _VIEWS_OF_EACH = ("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays")
@@ -47,6 +47,8 @@ def with_numpy_memory(namespace: dict[str, Any]) -> None:
     for name in ("diagonal", "diag", "ravel"):
         _replace(namespace, name, _plainly)
     _replace(namespace, "diag", lambda f: _viewing(f, _note_diagonal))
+    for name in ("real", "imag"):
+        _replace(namespace, name, lambda f: _viewing(f, _note_part))
     _replace(namespace, "einsum", lambda f: _viewing_if(f, _is_rearrangement))
     _replace(namespace, "nan_to_num", _replacing)
     _replace(namespace, "asfortranarray", _in_fortran_order)
@@ -102,6 +104,11 @@ def _plainly(f: Function) -> Function:
 def _note_diagonal(out: Any, base: Any) -> Any:
     """np.diag takes a view of a matrix and makes a new matrix of a vector."""
     return note_view(out, base) if out.ndim == 1 else out
+
+
+def _note_part(out: Any, base: Any) -> Any:
+    """Of real numbers np.real takes the array itself, and np.imag makes zeros."""
+    return note_view(out, base) if out is base or getattr(base, "dtype", out.dtype) != out.dtype else out
 
 
 def _is_rearrangement(subscripts: Any, *operands: Any) -> bool:

@@ -57,7 +57,8 @@ class At:
     """`x.at[index]`: changed copies of x, as in JAX; the index is any that reading takes.
 
     Of several `set` writes to one place the last stays; `add` and the other operations count every one. With traced index
-    arrays the others (multiply, divide, power, min, max, apply) need `unique_indices=True`, a promise that no place occurs twice.
+    arrays the others (multiply, divide, power, min, max, apply) visit place after place, in a loop; `unique_indices=True`, a
+    promise that none occurs twice, lets them visit all at once.
     """
 
     __slots__ = ("_x",)
@@ -318,17 +319,32 @@ def _modify(x: Any, index: Any, value: Any, op: Callable[..., Any], name: str, u
     arrays = [i.value for i in items if i.kind == "array"]
     traced = any(type(a) is Tracer for a in arrays)
     if traced and not unique and any(np.prod(a.shape) > 1 for a in arrays):
-        raise errors.UnsupportedError(
-            f"x.at[i].{name} with traced indices i needs unique_indices=True",
-            why="If an index occurs twice, every occurrence should count, and whether one does is not known while tracing.",
-            fix=f"Write x.at[i].{name}(v, unique_indices=True) if no index occurs twice.",
-        )
+        return _modify_in_turn(x, index, value, op)
     old = getitem(x, index)
     if not traced and arrays and not unique:
         positions = np.arange(x.size).reshape(x.shape)[_concrete(items)]
         if np.unique(positions).size < positions.size:
             return _modify_repeated(x, positions, value, op)
     return write_at(x, index, as_dtype(op(old, value), x.dtype), "set")
+
+
+def _modify_in_turn(x: Any, index: Any, value: Any, op: Callable[..., Any]) -> Any:
+    """Traced places, of which one may occur several times, are visited one after the other."""
+    from fxgrad.control import scan
+
+    positions = getitem(s.reshape(iota((x.size,)), shape=x.shape), index)
+    n = positions.size
+    if not n:
+        return _fresh(x, x)
+    values = None if value is None else s.reshape(fitted(value, x.dtype, positions.shape), shape=(n,))
+
+    def visit(flat: Any, turn: Any) -> tuple[Any, None]:
+        place, v = turn
+        new = op(ix.gather(flat, place, axes=(0,)), v)
+        return ix.scatter(flat, as_dtype(new, x.dtype), place, axes=(0,), mode="set"), None
+
+    flat, _ = scan(visit, s.reshape(x, shape=(x.size,)), (s.reshape(positions, shape=(n,)), values))
+    return s.reshape(flat, shape=x.shape)
 
 
 def _modify_repeated(x: Any, positions: np.ndarray, value: Any, op: Callable[..., Any]) -> Any:

@@ -157,6 +157,12 @@ def _extremum(name: str, a: Any, axis: Any, keepdims: Any, initial: Any, where: 
     x = tensor(a)
     ufunc = "maximum" if name == "max" else "minimum"
     axes, given = canonical_axes(axis, x.ndim), initial is not NONE and initial is not None
+    if x.dtype.kind == "c":
+        raise errors.FxTypeError(
+            f"np.{name} of complex numbers ({x.dtype}) is not supported",
+            why="They have no order; NumPy compares real parts first, which has no use as a derivative.",
+            fix=f"Write np.{name}(np.abs(z)) or np.{name}(np.real(z)).",
+        )
     lowest = r._lowest(x.dtype, name == "min")
     if where is not NONE and where is not True and not given:
         raise errors.FxValueError(

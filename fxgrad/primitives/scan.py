@@ -212,7 +212,8 @@ def _transpose_onto(
     counts = {"consts": len(lc) - sum(lc), "carry": len(start) + sum(s)}
     outs = bind(loop.prim, operands, {"body": back, **counts, **turned})
     fc, fs, fx = cut(outs, sum(ac), sum(s))
-    from_init = [g if f else None for g, f in zip(spread(fs, s), found_s, strict=True)]
+    reached = found_s if "length" in how else s  # a loop of no turns hands on what its body drops
+    from_init = [g if f else None for g, f in zip(spread(fs, s), reached, strict=True)]
     sums = [g if a else old for g, old, a in zip(spread(fc, ac), to_consts, ac, strict=True)]
     return [*none, *sums, *map(_sum, to_init, from_init), *map(_sum, to_xs, spread(fx, ax))]
 

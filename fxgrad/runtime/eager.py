@@ -137,7 +137,12 @@ def evaluate(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> li
 
 def run_program(program: Program, args: Sequence[Any]) -> list:
     """A program on arrays; what has been prepared for it is kept on the program."""
-    return runner(program)(args)
+    results = runner(program)(args)
+    if config.debug_nans:
+        from fxgrad.runtime.nans import check_program
+
+        check_program(program, args, results)
+    return results
 
 
 def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Callable:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import getitem
-from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from fxgrad.ir.program import Program
 from fxgrad.runtime.stale import reachable
 from fxgrad.trace.tracer import Tracer
 
-__all__ = ["Guards", "random_state"]
+__all__ = ["Guards", "generators_of", "random_state"]
 
 _SKIPPED = tuple(
     {os.path.realpath(sysconfig.get_paths()[k]) + os.sep for k in ("stdlib", "purelib", "platlib")}
@@ -95,6 +95,16 @@ def random_state(generators: Sequence[Any]) -> Any:
         _frozen(mtrand._rand.get_state(legacy=False)),
         *[_frozen(g.state if hasattr(g, "state") else g.get_state()) for g in states],
     ]
+
+
+def generators_of(f: Any) -> list[Any]:
+    """NumPy's random generators that a function's code names."""
+    f = getattr(f, "__func__", f)
+    code = getattr(f, "__code__", None)
+    if code is None:
+        return []
+    cells = [c.cell_contents for c in f.__closure__ or () if c != CellType()]
+    return [x for x in (*cells, *map(f.__globals__.get, _names_read(code)[0])) if _is_generator(x)]
 
 
 def _frozen(state: Any) -> Any:

@@ -1,8 +1,9 @@
 """From an array to a view of it: the steps, how to read along them and how to write back.
 
 A `Window` is a strided box of an array with its axes in some order, some of them dropped or new: slices, reversals, transposes,
-axes of length 1, and any sequence of these. A `Reshape` takes the whole array in another shape. A `Replay` is anything else
-(broadcasts, diagonals): it can be read again, by recording its equations again, but not written.
+axes of length 1, and any sequence of these. A `Reshape` takes the whole array in another shape, a `Part` the real or imaginary
+parts of complex numbers. A `Replay` is anything else (broadcasts, diagonals): it can be read again, by recording its equations
+again, but not written.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any, NamedTuple
 
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Var
+from fxgrad.primitives import complex as cx
 from fxgrad.primitives import shape as s
 from fxgrad.primitives.update import update_slice
 
 __all__ = [
+    "Part",
     "Replay",
     "Reshape",
     "Step",
@@ -123,6 +126,19 @@ class Reshape(NamedTuple):
         return s.reshape(u, shape=self.shape)
 
 
+class Part(NamedTuple):
+    """The real or the imaginary parts of complex numbers of `result`, their shape."""
+
+    name: str
+    result: Ints
+
+    def read(self, x: Any) -> Any:
+        return cx.real(x) if self.name == "real" else cx.imag(x)
+
+    def write(self, x: Any, u: Any) -> Any:
+        return cx.complex_(u, cx.imag(x())) if self.name == "real" else cx.complex_(cx.real(x()), u)
+
+
 class Replay(NamedTuple):
     """Equations that compute a view that cannot be written from the variable `source`."""
 
@@ -149,7 +165,7 @@ class Replay(NamedTuple):
         raise AssertionError("a read-only view is written")
 
 
-Step = Window | Reshape | Replay
+Step = Window | Reshape | Part | Replay
 
 
 def append_step(steps: tuple[Step, ...], step: Step) -> tuple[Step, ...]:
@@ -205,7 +221,7 @@ def _step(eqn: Eqn) -> Step | None:
             kept = iter([a for a in axes if shape[a] != 1])
             return Window(shape, every, tuple(None if n == 1 else next(kept) for n in result))
         return Reshape(shape, result) if eqn.prim.name == "reshape" else None
-    return None
+    return Part(eqn.prim.name, shape) if eqn.prim.name in ("real", "imag") else None
 
 
 def _replayed(source: Var, result: Var, producers: dict[Var, Eqn]) -> Replay:
@@ -251,6 +267,8 @@ def strides_along(shape: Ints, steps: Sequence[Step]) -> Ints | None:
             strides = step.strides(strides)
         elif type(step) is Reshape:
             strides = strides_without_copy(step.shape, strides, step.result)
+        elif type(step) is Part:
+            strides = tuple(2 * n for n in strides)
         elif type(step) is Replay:
             strides = _strides_replayed(step, strides)
     return strides
@@ -261,6 +279,8 @@ def _strides_replayed(step: Replay, strides: Ints) -> Ints | None:
         one, shape = _step(eqn), eqn.inputs[0].aval.shape
         if type(one) is Window:
             strides = one.strides(strides)
+        elif type(one) is Part:
+            strides = tuple(2 * n for n in strides)
         elif eqn.prim.name == "broadcast":
             dims = dict(zip(eqn.params["dims"], range(len(shape)), strict=True))
             result = eqn.params["shape"]

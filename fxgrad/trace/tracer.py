@@ -116,6 +116,12 @@ class Tracer:
     def imag(self) -> Any:
         return _library().imag(self)
 
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError("array does not have imaginary part to set")
+        self.imag[...] = value
+
     @property
     def at(self) -> Any:
         from fxgrad.numpy.at import At

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.config import config
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import TAPE, Atom, Aval, Lit, Var
 from fxgrad.primitives import base
@@ -257,6 +258,12 @@ def leaked(x: Tracer) -> errors.LeakedTracerError:
     trace = x._trace
     made = next((e.source for e in trace.eqns if x._var in e.outputs), None)
     where = errors.format_location(made)
+    if trace.active:
+        return errors.LeakedTracerError(
+            f"a traced {x.aval} of {trace.transform} of '{trace.name}' is used in another thread than traces it",
+            why="What a thread does is recorded by the transform that runs there, and here runs none.",
+            fix="Start threads outside the transformed function, one call each; within it, use fx.vmap or a plain loop.",
+        )
     return errors.LeakedTracerError(
         f"a traced {x.aval} escaped from {trace.transform} of '{trace.name}'" + (f"; it was made at {where}" if where else ""),
         why="A traced value stands for an array only while its function is traced; a global, list or attribute outlives that.",
@@ -282,7 +289,12 @@ def _evaluate_eagerly(prim: Primitive, args: Sequence[Any], params: dict[str, An
     for a in args:
         if type(a) is Tracer:
             raise leaked(a)
-    return evaluate(prim, args, params)
+    results = evaluate(prim, args, params)
+    if config.debug_nans:
+        from fxgrad.runtime.nans import check_operation
+
+        check_operation(prim, args, params, results)
+    return results
 
 
 @contextmanager
