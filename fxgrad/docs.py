@@ -289,8 +289,19 @@ column and nothing else**: not on memory layout, transposes, batching, the size 
 
 So the error bound grows with n/{product_block} + {product_block}. Products of float16 are computed in float32 and rounded once.
 Integers wrap. A complex product is four real ones. With
-`fx.config.matmul = "blas"` all of them are, which gives up the promise above. Decompositions and solves call LAPACK and are not
-part of it either.
+`fx.config.matmul = "blas"` all of them are, which gives up the promise above. Decompositions and solves call LAPACK, one
+matrix at a time: the same bits in every mode on one machine, not on every machine. Fourier transforms are NumPy's.
+
+## Loops and random numbers
+
+`scan`, `fori_loop` and `while_loop` have the values and derivatives of the unrolled Python loop, to the bit: the cotangent
+of a constant is summed turn by turn, from the last turn on. Three exceptions: a row of `xs` gets no 0.0 added, so -0.0
+stays; an initial carry that is also used outside the loop, and more than once in the first turn, has the loop's share
+summed first; and so has a constant or an unchanged carry that is handed out as a stacked result.
+
+`fx.random` is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw, 2011) on counters: the same numbers on every
+machine, in every
+mode. The streams are not JAX's.
 
 ## Conversions and dtypes
 
