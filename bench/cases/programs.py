@@ -113,8 +113,6 @@ def measure(run: Run) -> list[Group]:
     gradients.notes.append(
         "With respect to the first argument. The programs are in examples/numpy_programs, the JAX ports in bench."
     )
-    values.notes.append(
-        "numba is given each function of a program as it stands, under a plain njit; a dash: it refuses."
-    )
+    values.notes.append("numba is given each function of a program as it stands, under a plain njit; a dash: it refuses.")
     first.notes.append("One call each in one process, from an empty cache of kernels; what programs share is compiled once.")
     return [gradients, values, first]
