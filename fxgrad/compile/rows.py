@@ -129,7 +129,7 @@ class _Merger:
     def _path(self, start: int, end: int) -> bool:
         """Whether `end` needs a third task that needs `start` (or the search is too long to tell)."""
         seen = {end}
-        stack = [q for m in self.members[end] for q in map(self.find, self.before[m]) if q not in (start, end)]
+        stack = [q for q in self._needs(end) if q not in (start, end)]
         while stack:
             q = stack.pop()
             if q == start or len(seen) > _SEARCH:
@@ -137,8 +137,12 @@ class _Merger:
             if q in seen:
                 continue
             seen.add(q)
-            stack += [self.find(r) for m in self.members[q] for r in self.before[m]]
+            stack += [r for r in self._needs(q) if r not in seen]
         return False
+
+    def _needs(self, c: int) -> set[int]:
+        """The clusters whose results a cluster reads."""
+        return {self.find(q) for m in self.members[c] for q in self.before[m]}
 
 
 def _space_of(t: Task) -> RowSpace | None:
