@@ -180,9 +180,8 @@ def added(w: Walk, x: Atom, y: Atom) -> Found:
             continue
         array = _within_zeros(w, g)
         signed, zero = w.written.minus_zeros(w, array), Lit(g.aval.dtype.type(0))
-        if signed is not None and sum(map(_size, signed)) * _SMALL > g.aval.size:
-            signed = None  # one pass over all of it, and then there are none
-        if signed is None and c.aval.size * _TINY > g.aval.size:
+        rest = sum(map(_size, signed or ()))
+        if rest * _SMALL > g.aval.size or (signed is None and c.aval.size * _TINY > g.aval.size):
             continue
         old = _number(w, w.emit("slice", [array], region._asdict()))
         if signed is None:

@@ -69,7 +69,10 @@ def _cone(w: Walk, x: Atom) -> tuple[list[Eqn], list[Atom]] | None:
 def pad(w: Walk, x: Atom, value: Atom, *, low: Ints, high: Ints, interior: Ints) -> Found:
     if not any((*low, *high, *interior)):
         return x
-    if any(interior) or not x.aval.size or min(*low, *high, 0) < 0 or w.constant(value) is None:
+    if not x.aval.size:
+        shape = tuple(lo + hi + n + max(0, n - 1) * i for lo, hi, n, i in zip(low, high, x.aval.shape, interior, strict=True))
+        return "broadcast", [value], {"shape": shape, "dims": ()}
+    if any(interior) or min(*low, *high, 0) < 0 or w.constant(value) is None:
         return None
     found = _cone(w, x)
     if found is None or not found[0] or not found[1]:
