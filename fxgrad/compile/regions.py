@@ -186,6 +186,7 @@ def added(w: Walk, x: Atom, y: Atom) -> Found:
         old = _number(w, w.emit("slice", [array], region._asdict()))
         if signed is None:
             array = w.emit("add", [array, zero], {})
+            w.uses[array] = 2  # it is updated, and read again
         for r in signed or ():
             if not _same(r, region):
                 part = _number(w, w.emit("slice", [array], r._asdict()))

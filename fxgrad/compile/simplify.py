@@ -43,7 +43,7 @@ class Walk:
         self.seen: dict[Any, Eqn] = {}
         self.eqns: list[Eqn] = []
         self.written = regions.Written()
-        self.uses: dict[Atom, int] = {}  # of the variables as they were
+        self.uses: dict[Atom, int] = {}  # of variables as they were; one of those that are emitted
 
     def visit(self, eqn: Eqn) -> None:
         env = self.env

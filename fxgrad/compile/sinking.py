@@ -101,7 +101,7 @@ def slice_(w: Walk, x: Atom, region: Region, shape: Ints) -> Found:
         return _slice_of_pad(w, made, region, shape)
     if made.prim.name == "concatenate":
         return _slice_of_parts(w, made, region, shape)
-    if w.uses.get(x, 0) > 1 or _operation(w, x) is None:
+    if w.uses.get(x, 1) > 1 or _operation(w, x) is None:
         return None
     arrays = [a for a in made.inputs if a.aval.shape]
     fresh = {a for a in arrays if w.uses.get(a, 0) > 1 and _operation(w, a) is not None}
