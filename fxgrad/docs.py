@@ -31,7 +31,8 @@ __all__ = ["numerics_page", "ops_page"]
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
 ORDER = (  # others follow
-    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "complex", "fft", "linalg",
+    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "complex", "complex_functions", "fft",
+    "linalg",
     "decompositions", "call", "control",
 )  # fmt: skip
 KINDS = {

@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad.numpy.core import as_dtype, broadcast_operands, key_of, operand, resolve, result_type, tensor, ufunc
 from fxgrad.numpy.prepared import prepared
 from fxgrad.primitives import complex as cx
+from fxgrad.primitives import complex_functions as cf
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import special as sp
 from fxgrad.primitives import transcendental as tr
@@ -59,7 +60,7 @@ negative = _define("negative", e.neg, "-x.")
 conjugate = _define("conjugate", _by_kind(c=cx.conj, rest=lambda x: x), "The complex conjugate.", "conj")
 positive = _define("positive", lambda x: x, "+x.")
 absolute = _define(
-    "absolute", _by_kind(b=lambda x: x, u=lambda x: x, c=cx.complex_abs, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs"
+    "absolute", _by_kind(b=lambda x: x, u=lambda x: x, c=cf.complex_abs, rest=e.abs_), "|x|; its derivative at 0 is 0.", "abs"
 )
 fabs = _define("fabs", e.abs_, "|x| as a float; its derivative at 0 is 0.")
 sign = _define("sign", _by_kind(c=cx.sign, rest=e.sign), "Sign of x; z / |z| of complex numbers.")
@@ -193,11 +194,11 @@ def _acosh(x: Any) -> Any:
     return e.select(large, e.add(tr.log(e.select(large, x, one)), _is(x, math.log(2))), small_value)
 
 
-arcsinh = _define("arcsinh", _by_kind(c=cx.asinh, rest=_asinh), "Inverse hyperbolic sine.", "asinh", composite=True)
-arccosh = _define("arccosh", _by_kind(c=cx.acosh, rest=_acosh), "Inverse hyperbolic cosine.", "acosh", composite=True)
+arcsinh = _define("arcsinh", _by_kind(c=cf.asinh, rest=_asinh), "Inverse hyperbolic sine.", "asinh", composite=True)
+arccosh = _define("arccosh", _by_kind(c=cf.acosh, rest=_acosh), "Inverse hyperbolic cosine.", "acosh", composite=True)
 arctanh = _define(
     "arctanh",
-    _by_kind(c=cx.atanh, rest=lambda x: e.mul(_is(x, 0.5), e.sub(tr.log1p(x), tr.log1p(e.neg(x))))),
+    _by_kind(c=cf.atanh, rest=lambda x: e.mul(_is(x, 0.5), e.sub(tr.log1p(x), tr.log1p(e.neg(x))))),
     "Inverse hyperbolic tangent.",
     "atanh",
     composite=True,
