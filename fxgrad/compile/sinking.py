@@ -23,7 +23,7 @@ __all__ = ["pad", "replaced", "slice_", "uses_of"]
 
 Ints = tuple[int, ...]
 _CONE = 8  # operations that are computed where they are read
-_LEAVES = 3  # arrays they may read
+_LEAVES = 4  # views they may read
 
 
 def _operation(w: Walk, x: Atom) -> Eqn | None:
@@ -36,18 +36,10 @@ def _operation(w: Walk, x: Atom) -> Eqn | None:
     return made if all(a.aval.shape in (x.aval.shape, ()) for a in made.inputs) else None
 
 
-def _root(w: Walk, x: Atom) -> Atom:
-    """What x is a view of."""
-    while type(x) is Var and x in w.maker and w.maker[x].prim.kind == "view" and len(w.maker[x].inputs) == 1:
-        x = w.maker[x].inputs[0]
-    return x
-
-
 def _cone(w: Walk, x: Atom) -> tuple[list[Eqn], list[Atom]] | None:
     """Cheap operations that make x, in order, and the arrays they read; None if they are not few."""
     eqns: dict[Atom, Eqn] = {}
     leaves: dict[Atom, None] = {}
-    roots: set[Atom] = set()
     stack = [(x, False)]
     while stack:
         v, ready = stack.pop()
@@ -56,12 +48,11 @@ def _cone(w: Walk, x: Atom) -> tuple[list[Eqn], list[Atom]] | None:
         made = _operation(w, v)
         if made is None:
             leaves[v] = None
-            roots.add(_root(w, v))
         elif ready:
             eqns[v] = made
         else:
             stack += [(v, True), *((a, False) for a in made.inputs if a.aval.shape)]
-        if len(eqns) > _CONE or len(roots) > _LEAVES or len(stack) > 4 * _CONE:
+        if len(eqns) > _CONE or len(leaves) > _LEAVES or len(stack) > 4 * _CONE:
             return None
     return list(eqns.values()), list(leaves)
 
