@@ -19,9 +19,11 @@ import pytest
 from bench import limits, report, run, timing
 from bench.__main__ import CASES, draw_all
 from bench.block import Problem
-from bench.cases import footprint, startup
+from bench.cases import footprint, programs, startup
 from bench.peers import FXGRAD, JAX, Peers, difference, environment, leaves
 from bench.processes import fresh
+from bench.programs import load
+from bench.programs import problem as problem_of
 from bench.timing import Group, Row, Target, exact, summary
 
 WHERE = {"processor": "P", "cores": 2, "busy": 0.25, "system": "S", "python": "3", "date": "2026-01-02 03:04 UTC"}
@@ -264,7 +266,7 @@ def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_limits")
 @pytest.mark.parametrize("name", IN_PROCESS)
 def test_every_case_runs_without_peers(name: str, tmp_path: Path) -> None:
-    made = tiny(**dict.fromkeys(("jax", "torch", "numexpr", "autograd")))
+    made = tiny(**dict.fromkeys(("jax", "torch", "numexpr", "autograd", "numba")))
     groups = importlib.import_module(f"bench.cases.{name}").measure(made)
     for found in groups:
         assert found.rows
@@ -273,6 +275,47 @@ def test_every_case_runs_without_peers(name: str, tmp_path: Path) -> None:
         assert Group.from_json(json.loads(json.dumps(found.as_json()))) == found
         assert report.text_table(found)
     report.write(groups, WHERE, tmp_path)
+
+
+def test_thirty_programs_are_judged_together() -> None:
+    """A half of JAX's time in the mean of two, and no more than JAX's in the slower."""
+    made, found = tiny(), group("a", 0.5)
+    found.rows = [Row(name, {FXGRAD: exact(mine), JAX: exact(4.0)}) for name, mine in (("x", 1.0), ("y", 4.0))]
+    programs.add_targets(made, found, list(found.rows))
+    mean, place = found.rows[2:]
+    assert mean.targets[0].verdict(mean.times) == "fxgrad jit <= 0.5 of jax jit: met (0.50)"
+    assert place.times == found.rows[1].times
+    assert place.targets[0].work == "gradients of NumPy programs, 2 of 2"
+    programs.add_targets(made, alone := group("b", 0.5), [Row("x", {FXGRAD: exact(1.0)})])
+    assert len(alone.rows) == 1
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_numba_gets_every_function_of_a_program_as_it_stands(refused: bool) -> None:
+    class NumbaError(Exception):
+        pass
+
+    taken: list[str] = []
+
+    def njit(f: Any) -> Any:
+        def compiled(*args: Any) -> Any:
+            if refused:
+                raise NumbaError
+            taken.append(f.__name__)
+            return f(*args)
+
+        return compiled
+
+    made = tiny(numba=SimpleNamespace(njit=njit, core=SimpleNamespace(errors=SimpleNamespace(NumbaError=NumbaError))))
+    args = problem_of("gauss_seidel")
+    f = programs.numba_version(made, "gauss_seidel", args)
+    if refused:
+        assert f is None
+    else:
+        assert f is not None
+        assert f() == load("gauss_seidel").run(*args)
+        assert taken == 2 * ["run", *4 * ["sweep"]]
+    assert programs.numba_version(tiny(numba=None), "gauss_seidel", args) is None
 
 
 def test_the_block_is_the_same_for_everybody() -> None:

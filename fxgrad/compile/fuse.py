@@ -452,7 +452,7 @@ class Placement:
         if not why and len(needs) == 1:
             (only,) = needs
             why = "" if only == home or self._room(only) else "the kernel that needs it is full"
-        elif not why and needs:
+        elif not why and needs and not self._constant(i):
             worth = all(k == home or self._room(k) for k in needs) and self._recompute(i, needs, home)
             why = "" if worth else f"{len(needs)} kernels need it"
         if why:
@@ -463,6 +463,10 @@ class Placement:
         self.computed[i] = needs
         for k in needs:
             self._note_reads(i, k)
+
+    def _constant(self, i: int) -> bool:
+        """Whether a value in pieces is a known scalar in each of them (a mask): nothing to store or to read."""
+        return i in self.a.pieces and all(self.a.leaf(x) is None for x in self.a.eqns[i].inputs)
 
     def _store(self, i: int, why: str) -> None:
         """Computed by its own kernel, which stores it."""

@@ -22,7 +22,7 @@ from fxgrad.compile.layout import (
     split_plans,
 )
 from fxgrad.compile.passes import Rows, RowSpace
-from fxgrad.compile.pieces import Box, Chosen, boxes, within
+from fxgrad.compile.pieces import Box, Chosen, boxes, settled, within
 from fxgrad.compile.tape import Tape
 from fxgrad.compile.updates import Update, is_update, outside
 from fxgrad.ir.program import Eqn
@@ -401,9 +401,10 @@ def _regions(
     out: list[Launch] = []
     ndim = len(task.shape)
     for box, chosen in boxes(a, task.pieces, task.shape):
-        values = Values(a, eqns, results, ndim, box, chosen)
+        needed = settled(eqns, results, chosen)
+        values = Values(a, needed, results, ndim, box, chosen)
         parts = [within(whole, box, (0,) * ndim) for whole in wholes]
-        launch = _over_box(values, [e for e in eqns if e.outputs[0] not in chosen], results, parts, writes)
+        launch = _over_box(values, needed, results, parts, writes)
         out.append(_completing(launch, len(writes) if out else begun))
     return out
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from fxgrad.compile.layout import Layout
 from fxgrad.ir.program import Eqn
-from fxgrad.ir.types import Atom, Var
+from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.primitives.base import kernel_dtypes
 
 if TYPE_CHECKING:
     from fxgrad.compile.fuse import Analysis
 
-__all__ = ["Box", "Chosen", "boxes", "in_pieces", "only_part", "within"]
+__all__ = ["Box", "Chosen", "boxes", "in_pieces", "only_part", "settled", "within"]
 
 Box = tuple[tuple[int, int], ...]  # from, to, for each axis
 Chosen = dict[Var, tuple[Atom, Layout | None]]  # what stands for a result in a box: a view of a stored value, or a scalar
@@ -80,6 +80,23 @@ def boxes(a: Analysis, eqns: Sequence[Eqn], shape: Sequence[int]) -> list[tuple[
                     chosen[e.outputs[0]] = root, within(layout, box, [lo for lo, _ in place])
         out.append((box, chosen))
     return out
+
+
+def settled(eqns: Sequence[Eqn], results: Sequence[Atom], chosen: Chosen) -> list[Eqn]:
+    """The equations whose values a box needs; a choice between two that is known there is added to `chosen`."""
+    for e in eqns:
+        if e.prim.name == "select" and type(e.inputs[0]) is Var and e.inputs[0] in chosen:
+            mask = chosen[e.inputs[0]][0]
+            if type(mask) is Lit:
+                taken = e.inputs[1] if mask.value else e.inputs[2]
+                chosen[e.outputs[0]] = chosen.get(taken, (taken, None)) if type(taken) is Var else (taken, None)
+    needed: set[Atom] = {chosen[v][0] if type(v) is Var and v in chosen else v for v in results}
+    out = []
+    for e in reversed(eqns):
+        if e.outputs[0] in needed and e.outputs[0] not in chosen:
+            out.append(e)
+            needed.update(chosen[v][0] if type(v) is Var and v in chosen else v for v in e.inputs)
+    return out[::-1]
 
 
 def _cut(box: Box, place: Box) -> tuple[int, int] | None:

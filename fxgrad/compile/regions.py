@@ -12,7 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fxgrad.compile.updates import Region, apart, region_of
+from fxgrad.compile import sinking
+from fxgrad.compile.updates import Region, apart, padded_region, region_of
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Lit, Var
 
@@ -137,7 +138,9 @@ def _slice(w: Walk, x: Atom, *, start: Ints, stop: Ints, step: Ints) -> Found:
     if value is not None:
         return "broadcast", [Lit(x.aval.dtype.type(value))], {"shape": shape, "dims": ()}
     early = found is not x and (found not in w.maker or (math.prod(shape) == 1 and found not in w.written.place))
-    return ("slice", [found], {"start": start, "stop": stop, "step": step}) if early else None
+    if early:
+        return "slice", [found], {"start": start, "stop": stop, "step": step}
+    return sinking.slice_(w, x, wanted, shape)
 
 
 def _update_slice(w: Walk, x: Atom, u: Atom, *, start: Ints, stop: Ints, step: Ints) -> Found:
@@ -171,7 +174,7 @@ def added(w: Walk, x: Atom, y: Atom) -> Found:
         made = w.maker.get(other) if type(other) is Var else None
         if made is None or made.prim.name != "pad" or not w.is_(made.inputs[1], 0):
             continue
-        region = _padded(made)
+        region = padded_region(made)
         c = made.inputs[0]
         if not c.aval.size or c.aval.size * _SMALL > g.aval.size:
             continue
@@ -183,6 +186,7 @@ def added(w: Walk, x: Atom, y: Atom) -> Found:
         old = _number(w, w.emit("slice", [array], region._asdict()))
         if signed is None:
             array = w.emit("add", [array, zero], {})
+            w.uses[array] = 2  # it is updated, and read again
         for r in signed or ():
             if not _same(r, region):
                 part = _number(w, w.emit("slice", [array], r._asdict()))
@@ -190,7 +194,7 @@ def added(w: Walk, x: Atom, y: Atom) -> Found:
         c = _number(w, c)
         new = w.emit("add", [old, c] if g is x else [c, old], {})
         return "update_slice", [array, _shaped(w, new, region)], region._asdict()
-    return None
+    return sinking.replaced(w, x, y)
 
 
 def _number(w: Walk, x: Atom) -> Atom:
@@ -211,14 +215,6 @@ def _size(r: Region) -> int:
     return math.prod(max(0, -(-(hi - lo) // s)) for lo, hi, s in zip(*r, strict=True))
 
 
-def _padded(pad: Eqn) -> Region:
-    """Where the operand of a pad stands in its result."""
-    low, shape = pad.params["low"], pad.inputs[0].aval.shape
-    step = tuple(i + 1 for i in pad.params["interior"])
-    stop = tuple(lo + (n - 1) * s + 1 if n else lo for lo, n, s in zip(low, shape, step, strict=True))
-    return Region(low, stop, step)
-
-
 def _within_zeros(w: Walk, g: Atom) -> Atom:
     """g; if it is a small array within zeros, as zeros of which a region was written."""
     made = w.maker.get(g) if type(g) is Var else None
@@ -227,10 +223,10 @@ def _within_zeros(w: Walk, g: Atom) -> Atom:
     if made.inputs[0].aval.size * _SMALL > g.aval.size:
         return g
     zeros = w.emit("broadcast", [Lit(g.aval.dtype.type(0))], {"shape": g.aval.shape, "dims": ()})
-    return _update(w, zeros, made.inputs[0], _padded(made))
+    return _update(w, zeros, made.inputs[0], padded_region(made))
 
 
 RULES: dict[str, Any] = {
     "slice": _slice, "update_slice": _update_slice, "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
+    "dynamic_update_slice": _dynamic_update_slice, "pad": sinking.pad,
 }  # fmt: skip

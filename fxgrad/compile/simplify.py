@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.compile import regions
+from fxgrad.compile import regions, sinking
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.primitives.base import REGISTRY, kernel_dtypes
@@ -25,8 +25,10 @@ Found = Atom | tuple[str, Sequence[Atom], dict[str, Any]] | None  # a value, or 
 
 def simplify(program: Program) -> Program:
     """The program without dead equations, equal equations merged, rules applied."""
+    program = dce(program)
     walk = Walk()
-    for eqn in dce(program).eqns:
+    walk.uses = sinking.uses_of(program.eqns, program.outputs)
+    for eqn in program.eqns:
         walk.visit(eqn)
     outputs = [walk.env.get(o, o) if type(o) is Var else o for o in program.outputs]
     return dce(Program(program.inputs, walk.eqns, outputs, program.consts, program.name))
@@ -41,6 +43,7 @@ class Walk:
         self.seen: dict[Any, Eqn] = {}
         self.eqns: list[Eqn] = []
         self.written = regions.Written()
+        self.uses: dict[Atom, int] = {}  # of variables as they were; one of those that are emitted
 
     def visit(self, eqn: Eqn) -> None:
         env = self.env

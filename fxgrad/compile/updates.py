@@ -27,6 +27,7 @@ __all__ = [
     "is_update",
     "made_update",
     "outside",
+    "padded_region",
     "region_of",
     "region_shape",
     "settle",
@@ -77,6 +78,14 @@ def is_update(eqn: Eqn) -> bool:
 def region_of(eqn: Eqn) -> Region:
     """What a slice reads or an update writes."""
     return Region(eqn.params["start"], eqn.params["stop"], eqn.params["step"])
+
+
+def padded_region(pad: Eqn) -> Region:
+    """Where the operand of a pad stands in its result."""
+    low, shape = pad.params["low"], pad.inputs[0].aval.shape
+    step = tuple(i + 1 for i in pad.params["interior"])
+    stop = tuple(lo + (n - 1) * s + 1 if n else lo for lo, n, s in zip(low, shape, step, strict=True))
+    return Region(low, stop, step)
 
 
 def region_shape(eqn: Eqn) -> Ints:

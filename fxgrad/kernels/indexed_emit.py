@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from llvmlite import ir
 
@@ -43,14 +45,26 @@ class _Emitter:
         return self.b.load(self.b.gep(self.pointers, [i64(i)], source_etype=PTR), typ=PTR)
 
     def emit(self) -> None:
+        """Units of one element, the common case, have a loop without the loops over a box."""
+        b = self.b
+        single = b.icmp_signed("==", self.p["size_0"], i64(1))
+        for d in range(1, DIMS):
+            single = b.and_(single, b.icmp_signed("==", self.p[f"size_{d}"], i64(1)))
+        with b.if_else(single) as (one, many):
+            with one:
+                self._units(self._element)
+            with many:
+                self._units(lambda x, u: self._box(x, u, 0))
+        b.ret_void()
+
+    def _units(self, body: Callable[[ir.Value, ir.Value], None]) -> None:
         b = self.b
         units = Loop(b, self.lo, self.hi, 1)
         x = self.x
         for k in range(len(self.kernel.indices)):
             x = advance(b, x, b.mul(self._position(k, units.i), self.fields[k]["stride"]))
-        self._box(x, advance(b, self.u, b.mul(units.i, self.p["u_unit"])), 0)
+        body(x, advance(b, self.u, b.mul(units.i, self.p["u_unit"])))
         units.end()
-        b.ret_void()
 
     def _position(self, k: int, unit: ir.Value) -> ir.Value:
         """Where the k-th index of a unit leads along its axis."""
@@ -101,17 +115,21 @@ class _Emitter:
                 self._elements(x, u, n, step_x, step_u)
 
     def _elements(self, x: ir.Value, u: ir.Value, n: ir.Value, step_x: ir.Value, step_u: ir.Value) -> None:
-        b, dtype = self.b, self.kernel.dtype
-        t = I8 if dtype.kind == "b" else memory_type(dtype)
+        b = self.b
         loop = Loop(b, i64(0), n, 1, [x, u])
         at_x, at_u = loop.carried
-        if self.kernel.what == "take":
-            b.store(b.load(at_x, typ=t, align=dtype.itemsize), at_u, align=dtype.itemsize)
-        elif self.kernel.what == "put":
-            b.store(b.load(at_u, typ=t, align=dtype.itemsize), at_x, align=dtype.itemsize)
-        else:
-            b.store(self._sum(at_x, at_u, dtype), at_x, align=dtype.itemsize)
+        self._element(at_x, at_u)
         loop.end([advance(b, at_x, step_x), advance(b, at_u, step_u)])
+
+    def _element(self, x: ir.Value, u: ir.Value) -> None:
+        b, dtype = self.b, self.kernel.dtype
+        t = I8 if dtype.kind == "b" else memory_type(dtype)
+        if self.kernel.what == "take":
+            b.store(b.load(x, typ=t, align=dtype.itemsize), u, align=dtype.itemsize)
+        elif self.kernel.what == "put":
+            b.store(b.load(u, typ=t, align=dtype.itemsize), x, align=dtype.itemsize)
+        else:
+            b.store(self._sum(x, u, dtype), x, align=dtype.itemsize)
 
     def _sum(self, x: ir.Value, u: ir.Value, dtype: np.dtype) -> ir.Value:
         lanes = Lanes(self.b, 1)

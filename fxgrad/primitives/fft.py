@@ -10,8 +10,8 @@ import numpy as np
 from fxgrad.ir.types import Aval, aval_of
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives.base import Doc, Primitive, linear_map, type_error
-from fxgrad.primitives.complex import complex_dtype, conj, real, real_dtype
-from fxgrad.primitives.reduce import cut, pad_axis
+from fxgrad.primitives.complex import complex_dtype, conj, real_dtype
+from fxgrad.primitives.reduce import cut
 
 __all__ = ["fft", "irfft", "rfft"]
 
@@ -72,17 +72,28 @@ def _rfft_numpy(x: Any, *, axis: int) -> np.ndarray:
 
 
 def _rfft_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, axis: int) -> list:
-    """The half that was not computed receives nothing: the real part of the whole transform of g, which ends in zeros."""
-    g, n = cts[0], inputs[0].aval.shape[axis]
-    whole = pad_axis(g, aval_of(g).dtype.type(0), axis, 0, n - aval_of(g).shape[axis])
-    return [real(fft(whole, axis=axis, inverse=False))]
+    """The half that was not computed receives nothing: each term that stands for two in the inverse counts half."""
+    n = inputs[0].aval.shape[axis]
+    return [irfft(_scaled_inside(conj(cts[0]), axis, n, 0.5), axis=axis, n=n)]
+
+
+def _scaled_inside(g: Any, axis: int, n: int, factor: float) -> Any:
+    """Half a transform of n real numbers, its terms times a factor but the first and, of an even number, the last."""
+    from fxgrad.primitives.shape import concatenate
+
+    m = n // 2 + 1
+    if m == 1:
+        return g
+    last = m - 1 if n % 2 == 0 else m
+    inside = e.mul(cut(g, axis, 1, last), aval_of(g).dtype.type(factor))
+    return concatenate(cut(g, axis, 0, 1), inside, cut(g, axis, last, m), axis=axis)
 
 
 rfft = linear_map(
     "rfft",
     "host",
     _rfft_typ,
-    Doc("the first n//2 + 1 terms of the transform of a real array", "Re fft(g, zeros)", _REFERENCE),
+    Doc("the first n//2 + 1 terms of the transform of a real array", "irfft(conj g), half but at the ends", _REFERENCE),
     transpose=_rfft_transpose,
     batch=_batch(lambda: rfft),
     numpy=_rfft_numpy,
@@ -105,13 +116,7 @@ def _irfft_numpy(x: Any, *, axis: int, n: int) -> np.ndarray:
 
 def _irfft_transpose(cts: Sequence[Any], inputs: Sequence[Any], *, axis: int, n: int) -> list:
     """Each term stands for itself and its conjugate in the other half, but the first and, of an even number, the last."""
-    g = conj(rfft(cts[0], axis=axis))
-    m, two = n // 2 + 1, aval_of(g).dtype.type(2)
-    last = m - 1 if n % 2 == 0 else m
-    parts = [cut(g, axis, 0, 1), e.mul(cut(g, axis, 1, last), two), cut(g, axis, last, m)] if m > 1 else [g]
-    from fxgrad.primitives.shape import concatenate
-
-    return [concatenate(*parts, axis=axis)]
+    return [_scaled_inside(conj(rfft(cts[0], axis=axis)), axis, n, 2.0)]
 
 
 irfft = linear_map(
