@@ -33,6 +33,7 @@ class _Merger:
         self.a, self.tasks, self.long = a, tasks, long
         self.parent = list(range(len(tasks)))
         self.members: list[list[int]] = [[n] for n in range(len(tasks))]
+        self.merged: set[int] = set()  # clusters of several
         self.spaces: list[RowSpace | None] = [None] * len(tasks)  # of each cluster with a reduction
         self.reads = [reads_of(a, t.all_eqns) for t in tasks]
         self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
@@ -88,6 +89,8 @@ class _Merger:
         if self._path(p, n) or self._path(n, p):
             return False
         self.parent[n] = p
+        self.merged.discard(n)
+        self.merged.add(p)
         self.members[p] = sorted([*self.members[p], *self.members[n]])
         self.spaces[p], self.ops[p] = space, self.ops[p] + self.ops[n]
         return True
@@ -128,21 +131,28 @@ class _Merger:
 
     def _path(self, start: int, end: int) -> bool:
         """Whether `end` needs a third task that needs `start` (or the search is too long to tell)."""
+        floor = self._floor(self.members[start][0])
         seen = {end}
         stack = [q for q in self._needs(end) if q not in (start, end)]
         while stack:
             q = stack.pop()
             if q == start or len(seen) > _SEARCH:
                 return True
-            if q in seen:
+            if q in seen or self.members[q][-1] < floor:
                 continue
             seen.add(q)
-            stack += [r for r in self._needs(q) if r not in seen]
+            stack += self._needs(q)
         return False
 
-    def _needs(self, c: int) -> set[int]:
+    def _needs(self, c: int) -> list[int]:
         """The clusters whose results a cluster reads."""
-        return {self.find(q) for m in self.members[c] for q in self.before[m]}
+        return [self.find(q) for m in self.members[c] for q in self.before[m]]
+
+    def _floor(self, n: int) -> int:
+        """A position such that clusters before it need nothing from n on: tasks are in order, and no cluster lies across it."""
+        while (lower := min([self.members[c][0] for c in self.merged if self.members[c][-1] >= n], default=n)) < n:
+            n = lower
+        return n
 
 
 def _space_of(t: Task) -> RowSpace | None:
