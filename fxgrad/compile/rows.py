@@ -36,6 +36,7 @@ class _Merger:
         self.a, self.tasks, self.long = a, tasks, long
         self.parent = list(range(len(tasks)))
         self.members: list[list[int]] = [[n] for n in range(len(tasks))]
+        self.merged: set[int] = set()  # clusters of several
         self.spaces: list[RowSpace | None] = [None] * len(tasks)  # of each cluster with a reduction
         self.reads = [reads_of(a, t.all_eqns) for t in tasks]
         self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
@@ -108,6 +109,8 @@ class _Merger:
         if self._path(p, n) or self._path(n, p):
             return False
         self.parent[n] = p
+        self.merged.discard(n)
+        self.merged.add(p)
         self.members[p] = sorted([*self.members[p], *self.members[n]])
         self.spaces[p], self.ops[p] = space, self.ops[p] + self.ops[n]
         self.needs[p] = self.needs[p] | self.needs[n]
@@ -158,16 +161,23 @@ class _Merger:
 
     def _path(self, start: int, end: int) -> bool:
         """Whether `end` needs a third task that needs `start` (or the search is too long to tell)."""
-        stack = list(self._needed(end) - {start})
+        floor = self._floor(self.members[start][0])
+        stack = [q for q in self._needed(end) if q != start]
         seen = {end, *stack}
         while stack:
             needed = self._needed(stack.pop())
             if start in needed or len(seen) > _SEARCH:
                 return True
-            new = needed - seen
+            new = {q for q in needed - seen if self.members[q][-1] >= floor}
             seen |= new
             stack += new
         return False
+
+    def _floor(self, n: int) -> int:
+        """A position such that clusters before it need nothing from n on: tasks are in order, and no cluster lies across it."""
+        while (lower := min([self.members[c][0] for c in self.merged if self.members[c][-1] >= n], default=n)) < n:
+            n = lower
+        return n
 
 
 def _space_of(a: Analysis, t: Task) -> RowSpace | None:
