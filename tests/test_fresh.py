@@ -252,7 +252,7 @@ def test_gradient_of_a_loop_whose_body_drops_the_carry(turns: int) -> None:
 
 
 def test_a_branch_that_hands_on_a_tape() -> None:
-    """Compiled code copied a tape byte by byte: an object with one owner too few, hence others in its place, crashes."""
+    """Compiled code copied a tape, a Python object, byte by byte: it had one owner too few, which ended in crashes."""
     w = np.array([0.3, 0.6, 0.9])
 
     def f(x: Any) -> Any:
