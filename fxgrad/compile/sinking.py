@@ -69,7 +69,8 @@ def pad(w: Walk, x: Atom, value: Atom, *, low: Ints, high: Ints, interior: Ints)
     if found is None or not found[0] or not found[1]:
         return None
     eqns, leaves = found
-    if sum(type(v) is Var and v in w.maker and w.maker[v].prim.kind == "map" for v in leaves) > 1:
+    makers = [w.maker[v].prim for v in leaves if type(v) is Var and v in w.maker]
+    if any(p.name in ("pad", "concatenate") for p in makers) or sum(p.kind == "map" for p in makers) > 1:
         return None  # more arrays would be stored than before
     params = {"low": low, "high": high, "interior": interior}
     env: dict[Atom, Atom] = {v: w.emit("pad", [v, Lit(v.aval.dtype.type(0))], params) for v in leaves}
