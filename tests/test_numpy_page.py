@@ -142,16 +142,6 @@ FUNCTIONS = sorted(
 )
 
 
-@pytest.mark.parametrize("name", sorted(registry.VALUE_ONLY))
-def test_value_only(name: str) -> None:
-    """They are there, and differentiating them says that this is not supported."""
-    f = getattr(fnp, name, None) or getattr(fnp.linalg, name)
-    x = v if name == "roots" else M
-    assert fx.tree.leaves(f(x))[0].shape == ((2,) if name == "roots" else (3,))
-    with pytest.raises(fx.UnsupportedError, match="derivative"):
-        fx.jvp(f, (x,), (x,))
-
-
 LINALG = [
     name for module, _, ours, name in registry.names() if module == "np.linalg" and hasattr(ours, name) and name != "LinAlgError"
 ]
@@ -162,7 +152,7 @@ FOR_MATRICES: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [n for n in LINALG if n not in registry.VALUE_ONLY])
+@pytest.mark.parametrize("name", LINALG)
 def test_status_in_linalg(name: str) -> None:
     answers = [_varies(getattr(fnp.linalg, name), *args) for args in FOR_MATRICES]
     assert (True not in answers) if name in registry.CONSTANT else (True in answers)
