@@ -8,7 +8,7 @@ import numpy as np
 from llvmlite import ir
 
 from fxgrad.kernels.indexed import DIMS, INDEX, PLAN, IndexKernel
-from fxgrad.kernels.loops import I1, I8, I64, KERNEL_TYPE, PTR, Lanes, Loop, advance, i64, memory_type
+from fxgrad.kernels.loops import I1, I8, I64, PTR, Lanes, Loop, advance, i64, kernel_function, memory_type
 
 __all__ = ["emit_indexed"]
 
@@ -17,10 +17,7 @@ _LONG = 64  # bytes of a run that are worth a call of memcpy
 
 def emit_indexed(kernel: IndexKernel, module: ir.Module, name: str) -> ir.Function:
     """The kernel as an internal function of a module."""
-    fn = ir.Function(module, KERNEL_TYPE, name)
-    fn.linkage = "internal"
-    fn.attributes.add("nounwind")
-    fn.attributes.add("optsize")
+    fn = kernel_function(module, name)
     _Emitter(kernel, fn).emit()
     return fn
 

@@ -563,16 +563,22 @@ def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     b.ret_void()
 
 
+def kernel_function(module: ir.Module, name: str) -> ir.Function:
+    """An internal function of a module with the signature of kernels."""
+    fn = ir.Function(module, KERNEL_TYPE, name)
+    fn.linkage = "internal"
+    fn.attributes.add("nounwind")
+    fn.attributes.add("optsize")  # no unrolling beside the lanes spelled out: a third less to compile, nothing slower
+    return fn
+
+
 def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
     if hasattr(kernel, "emit"):
         return kernel.emit(module, name)
     from fxgrad.kernels import cols, row
 
-    fn = ir.Function(module, KERNEL_TYPE, name)
-    fn.linkage = "internal"
-    fn.attributes.add("nounwind")
-    fn.attributes.add("optsize")  # no unrolling beside the lanes spelled out: a third less to compile, nothing slower
+    fn = kernel_function(module, name)
     b = ir.IRBuilder(fn.append_basic_block("entry"))
     {"map": emit_map, "row": row.emit_row, "cols": cols.emit_cols}[kernel.form](kernel, fn, b)
     return fn

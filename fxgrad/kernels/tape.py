@@ -19,7 +19,7 @@ from llvmlite import ir
 
 from fxgrad.ir.types import short_name
 from fxgrad.kernels import language
-from fxgrad.kernels.loops import I64, KERNEL_TYPE, PTR, Lanes, Loop, advance, i64, memory_type
+from fxgrad.kernels.loops import I64, PTR, Lanes, Loop, advance, i64, kernel_function, memory_type
 from fxgrad.kernels.spec import Params, format_params
 from fxgrad.primitives.base import Primitive
 
@@ -71,10 +71,7 @@ class TapeKernel:
 
     def emit(self, module: ir.Module, name: str) -> ir.Function:
         """The kernel as an internal function of an LLVM module."""
-        fn = ir.Function(module, KERNEL_TYPE, name)
-        fn.linkage = "internal"
-        fn.attributes.add("nounwind")
-        fn.attributes.add("optsize")
+        fn = kernel_function(module, name)
         b = ir.IRBuilder(fn.append_basic_block("entry"))
         pointers, plan, *_ = fn.args
         loop = Loop(b, i64(0), _word(b, plan, i64(2)), 1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.kernels.loops import I8, I64, KERNEL_TYPE, PTR, Lanes, advance, emit_ops, i64, memory_type
+from fxgrad.kernels.loops import I8, I64, PTR, Lanes, advance, emit_ops, i64, kernel_function, memory_type
 from fxgrad.kernels.spec import Ref, Scalar
 from fxgrad.kernels.turns import TurnsKernel
 from fxgrad.kernels.vector import Vec
@@ -17,10 +17,7 @@ __all__ = ["emit_turns"]
 
 def emit_turns(kernel: TurnsKernel, module: ir.Module, name: str) -> ir.Function:
     """The kernel as an internal function of a module."""
-    fn = ir.Function(module, KERNEL_TYPE, name)
-    fn.linkage = "internal"
-    fn.attributes.add("nounwind")
-    fn.attributes.add("optsize")
+    fn = kernel_function(module, name)
     _Emitter(kernel, fn).emit()
     return fn
 
