@@ -263,7 +263,7 @@ def test_step_of_rnn_is_apply() -> None:
     same(rnn.loss(params, x, labels), fnp.mean(fx.nn.softmax_cross_entropy_with_integer_labels(last, labels)))
 
 
-# ---- messages --------------------------------------------------------------------------------------------------------------------
+# ---- messages ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
