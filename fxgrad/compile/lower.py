@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from fxgrad import errors
 from fxgrad.compile.cache import Recent, kernel_addresses
 from fxgrad.compile.control import Control, control_steps
 from fxgrad.compile.convolutions import conv_launches
@@ -121,6 +122,10 @@ class Executable:
 
     def __call__(self, *arrays: Any) -> list:
         return self.run(*arrays)
+
+    def __reduce__(self) -> Any:
+        fix = "Pickle the jitted function: where it arrives it finds its kernels in the cache on disk."
+        raise errors.not_picklable("a compiled program", fix)
 
     @property
     def text(self) -> str:
