@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import linecache
+import os
 import re
 import subprocess
 import sys
@@ -58,14 +59,8 @@ def test_blocks_that_declare_a_primitive_run(tmp_path: Path) -> None:
     shown, own = [m.group(2) for m in BLOCK.finditer(page.read_text())]
     assert shown in (ROOT / "fxgrad" / "primitives" / "transcendental.py").read_text()  # the page shows the source as it is
     (tmp_path / "own.py").write_text(own)
-    result = subprocess.run([sys.executable, str(tmp_path / "own.py")], cwd=ROOT, env=_path(), capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-
-
-def _path() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, str(tmp_path / "own.py")], env=environment, check=True)
 
 
 def test_every_page_is_in_the_site() -> None:
