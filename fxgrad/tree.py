@@ -465,5 +465,5 @@ def register_dataclass(cls: type | None = None, data_fields: Sequence[str] | Non
         ]
         return f"{cls.__name__}({', '.join(shown)})"
 
-    _register(cls, Node(cls, take, build, lambda aux, i: Entry("field", data[i]), show, key=_exact))
+    _register(cls, Node(cls, take, build, lambda aux, i: Entry("field", data[i]), show, key=_exact, fields=(data, meta)))
     return cls
