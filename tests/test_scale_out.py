@@ -61,7 +61,7 @@ def test_children_of_multiprocessing_use_one_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "openmp", "wanted"),
+    "ours, openmp, wanted",
     [("", "", 4), ("3", "1", 3), ("", "2", 2), ("", "1,4", 1), ("", "64", 4), ("6", "", 6), ("", "true", 4), ("", "0", 4)],
 )
 def test_variables_of_the_environment(monkeypatch: pytest.MonkeyPatch, ours: str, openmp: str, wanted: int) -> None:
@@ -89,9 +89,9 @@ def test_draws_of_other_threads_are_not_those_of_the_function() -> None:
     try:
         started.wait(10)
         for n in (3, 4):
-            f = fx.jit(lambda x: fx.fori_loop(0, 3, lambda i, c: c * 2, np.sin(x)))  # noqa: B023
+            f = fx.jit(lambda x: fx.fori_loop(0, 3, lambda i, c: c * 2, np.sin(x)))
             np.testing.assert_array_equal(f(np.zeros(n)), np.zeros(n))
-        for drawing in (random.random, lambda: random.gauss(0.0, 1.0), np.random.standard_normal):  # noqa: NPY002
+        for drawing in (random.random, lambda: random.gauss(0.0, 1.0), np.random.standard_normal):
             with pytest.raises(fx.errors.UnsupportedError, match="draws random numbers"):
                 fx.jit(lambda x, drawing=drawing: x * drawing())(np.ones(2))
     finally:
