@@ -19,7 +19,7 @@ ATTEMPTS = 3  # how often other threads may draw from the same generators before
 def watching_draws(trace: Callable[[], T], generators: Sequence[Any]) -> tuple[T, bool]:
     """What `trace` answers, and whether it drew from these generators, from numpy.random, or from random.
 
-    Draws show in the states they change. Another thread may have drawn (the event loop of a dask worker does), so where there
+    Draws show in the states they change. Another thread may have drawn (as the loop of a dask worker does), so where there
     is one, `trace` runs again: calls of this thread to the methods of `random` are seen one by one, other states must stay as they
     are once.
     """
