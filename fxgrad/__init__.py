@@ -1,6 +1,6 @@
 """fxgrad: functional transformations (grad, vjp, jvp, vmap, checkpoint, jit) of NumPy code."""
 
-from fxgrad import errors, lax, nn, numpy, optim, random, scipy, tree
+from fxgrad import errors, lax, models, nn, numpy, optim, random, scipy, tree
 from fxgrad.api.batching import vmap
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
@@ -66,6 +66,7 @@ __all__ = [
     "lax",
     "linearize",
     "make_ir",
+    "models",
     "nn",
     "numpy",
     "optim",
