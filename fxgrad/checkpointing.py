@@ -31,15 +31,13 @@ def budget_of(value: Any, what: str) -> int:
         raise errors.FxTypeError(
             f"{what} got {value!r}, which is not a number of bytes",
             why="A budget is counted in whole bytes.",
-            fix=f"Write {what.partition('(')[0]}(200 * 2**20) for 200 MiB."
-            if "(" in what
-            else f"Write {what}=200 * 2**20 for 200 MiB.",
+            fix="Write 200 * 2**20 for 200 MiB.",
         )
     if value < 0:
         raise errors.FxValueError(
             f"{what} got {int(value)} bytes",
             why="Nothing can be kept in less than no memory.",
-            fix="Pass 0 to keep nothing, or a positive number of bytes.",
+            fix="Pass a positive number of bytes.",
         )
     return int(value)
 

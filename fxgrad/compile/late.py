@@ -85,10 +85,10 @@ def postponed(program: Program) -> Program:
     for i, e in enumerate(eqns):
         for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
             readers.setdefault(a, []).append(i)
-        if e.prim.kind == "view":
-            for a, v in zip(e.inputs, e.outputs, strict=False):  # other views have one operand that they are of
-                if type(a) is Var:
-                    root[v] = root.get(a, a)
+        if e.prim is late or (e.prim.kind == "view" and len(e.inputs) == 1):
+            for x, v in zip(e.inputs, e.outputs, strict=True):
+                if type(x) is Var:
+                    root[v] = root.get(x, x)
     end = len(eqns)
     place = list(range(end))  # the equation that stays before which each one goes
     last = {root.get(o, o): end for o in program.outputs if type(o) is Var}  # of an array: where it is read last

@@ -115,7 +115,7 @@ def _policy_of(params: dict[str, Any]) -> Saveable:
     if kind == "everything":
         return lambda eqn: True
     if kind == "dots":
-        return lambda eqn: eqn.prim.name == "dot"
+        return lambda eqn: eqn.prim.name in ("dot", "conv")
     if kind == "names":
         return lambda eqn: eqn.prim.name == "name" and eqn.params["name"] in names
     return lambda eqn: False
