@@ -198,7 +198,9 @@ class Analysis:
         avals = [a.aval for a in eqn.inputs]
         if prim.kind in ("map", "reduce"):
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
-        if (prim.name == "dot" and has_product_kernel(avals[0].dtype)) or (prim.name == "conv" and has_window_kernel(avals[0].dtype)):
+        if (prim.name == "dot" and has_product_kernel(avals[0].dtype)) or (
+            prim.name == "conv" and has_window_kernel(avals[0].dtype)
+        ):
             return self._product(i)
         if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
             return self._update(i)
