@@ -353,3 +353,17 @@ def test_generate_messages(kwargs: dict[str, Any], what: str) -> None:
         gpt.generate(small_gpt(), **{"prompt": IDS[:, :3], "steps": 2, "key": KEY, **kwargs})  # wrong
     fix = "ids[..., -16:]" if "context" in what else "generate(params"
     assert_four_parts(caught.value, what=what, line="wrong", why="of", fix=fix)
+
+
+def test_models_are_imported_when_asked_for() -> None:
+    """`import fxgrad` has the names, and does not pay for them."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, fxgrad as fx; assert 'fxgrad.models.gpt' not in sys.modules; "
+        "assert set(fx.models.__all__) <= set(dir(fx.models)); [getattr(fx.models, m).Config for m in fx.models.__all__]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'resnet'; it has convnet, gpt"):
+        _ = fx.models.resnet
