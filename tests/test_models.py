@@ -165,6 +165,18 @@ def test_modes_have_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_ensembles_are_their_members(name: str) -> None:
+    """vmap over parameters: several models at once on the same data, each with the bits it has alone."""
+    _, _, ours, _, _ = MODELS[name]
+    params, data = problem(name, "float32")
+    members = [params, fx.tree.map(lambda p: p[::-1].copy(), params)]
+    step = fx.value_and_grad(ours)
+    together = fx.vmap(step, in_axes=(0, *(None for _ in data)))(fx.tree.map(lambda *p: np.stack(p), *members), *data)
+    for i, member in enumerate(members):
+        same(fx.tree.map(lambda v, i=i: v[i], together), step(member, *data))
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_configs_and_parameters(name: str) -> None:
     module, config, _, _, _ = MODELS[name]
     assert hash(config) == hash(module.Config(**vars(config))) and config == module.Config(**vars(config))
@@ -266,6 +278,8 @@ def test_sampling() -> None:
     assert (gpt.generate(params, prompt, 8, fx.random.key(1), 0.7, 4) != many).any()
     same(gpt.generate(params, prompt, 8, KEY, 3.0, 1), gpt.generate(params, prompt, 8, temperature=0))
     same(gpt.generate(params, prompt, 0, KEY), prompt)
+    both = fx.vmap(lambda p: gpt.generate(params, p, 4, KEY, 0.7))(prompt)
+    same(both, np.stack([gpt.generate(params, p, 4, KEY, 0.7) for p in prompt]))
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05]))
     draws = fx.vmap(lambda k: gpt._sample(logits, k, 0, 1.0, 2))(fx.random.split(KEY, 2000))
     assert set(draws.tolist()) == {0, 1} and abs((draws == 0).mean() - 0.625) < 0.04
