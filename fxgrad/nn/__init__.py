@@ -1,4 +1,4 @@
-"""Activations, normalisation, layers, attention, initializers and losses as plain functions of arrays.
+"""Activations, normalisation, layers, convolutions, attention, initializers and losses as plain functions of arrays.
 
 There is no module class: parameters are arguments, so they are whatever tree of arrays the caller keeps (fx.models has whole
 networks). Shapes are those of flax.linen and PyTorch, channels last; where the two differ, the function says whose it has.
