@@ -12,7 +12,7 @@ import numpy as np
 import fxgrad.numpy as fnp
 from fxgrad import errors, random
 from fxgrad.control import scan
-from fxgrad.custom import checkpoint as checkpointed
+from fxgrad.checkpointing import checkpoint as checkpointed
 from fxgrad.models import transformer_block as block
 from fxgrad.models.common import Params, require_floating, require_sizes
 from fxgrad.nn import initializers
