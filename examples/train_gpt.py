@@ -131,8 +131,8 @@ def in_torch(torch: Any, params: Any) -> Torch:
 def compare(args: zoo.argparse.Namespace) -> int:
     """Train here and in PyTorch, from the same weights on the same batches; print losses and tokens a second.
 
-    Some steps here, then the same in PyTorch, and so on: what else the machine does meets both, and the threads of one, which wait
-    awake for a moment, do not stand in the way of the other but at the turns.
+    Some steps here, then the same in PyTorch, and so on: what else the machine does meets both, and the threads of one, which
+    wait awake for a moment, do not stand in the way of the other but at the turns.
     """
     torch = zoo.need("torch")
     torch.set_num_threads(fx.get_num_threads())
