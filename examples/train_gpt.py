@@ -167,7 +167,7 @@ def main() -> int:
     args = zoo.parse(
         __doc__,
         "gpt",
-        {"small": 30, "full": 2000},
+        {"small": 30, "full": 1500},
         lambda p: p.add_argument(
             "--compare", action="store_true", help="the same in PyTorch, side by side (100 steps unless --steps)"
         ),

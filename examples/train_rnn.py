@@ -67,7 +67,7 @@ def task(args: zoo.argparse.Namespace) -> zoo.Task:
 
 
 if __name__ == "__main__":
-    options = zoo.parse(__doc__, "rnn", {"small": 20, "full": 2000})
+    options = zoo.parse(__doc__, "rnn", {"small": 20, "full": 1500})
     params, figures = zoo.train(task(options), options)
     prompt = np.frombuffer(b"def ", np.uint8).astype(np.int32)
     key = fx.random.fold_in(fx.random.key(options.seed), 2)

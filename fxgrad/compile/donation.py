@@ -74,7 +74,7 @@ def _apart(arrays: Sequence[np.ndarray]) -> bool:
         owner: Any = a
         while (base := owner.base) is not None and type(base) is np.ndarray:
             owner = base
-        if base is not None and type(base) is not Block or base is None and not owner.flags.owndata:
+        if (base is not None and type(base) is not Block) or (base is None and not owner.flags.owndata):
             return False
         owners.add(id(owner if base is None else base))
     return len(owners) == len(arrays)
