@@ -185,12 +185,24 @@ def small_gpt(**changes: Any) -> Any:
 def test_checkpointed_blocks_have_the_same_bits() -> None:
     params = small_gpt()
     plain = fx.value_and_grad(gpt.loss)(params, IDS)
-    kept = fx.value_and_grad(lambda p: gpt.loss(p, IDS, checkpoint="block"))
-    same(kept(params), plain)
-    same(fx.jit(kept)(params), plain)
+    for mode in ("block", "sqrt", "log"):
+        kept = fx.value_and_grad(lambda p, mode=mode: gpt.loss(p, IDS, checkpoint=mode))
+        same(kept(params), plain)
+        same(fx.jit(kept)(params), plain)
     dropped = [fx.value_and_grad(lambda p, c=c: gpt.loss(p, IDS, c, dropout=0.3, key=KEY))(params) for c in ("block", None)]
     same(*dropped)
     assert dropped[0][0] != plain[0]
+
+
+def test_checkpointed_blocks_need_less_memory() -> None:
+    params = gpt.init(KEY, gpt.Config(vocab=32, context=64, layers=6, heads=2, width=32))
+    ids = np.zeros((4, 65), int)
+
+    def temp(mode: str | None) -> int:
+        step = fx.jit(fx.value_and_grad(lambda p, ids: gpt.loss(p, ids, mode)))
+        return step.lower(params, ids).compile().memory_analysis().temp_bytes
+
+    assert temp("block") < 0.5 * temp(None)
 
 
 def test_training_learns() -> None:

@@ -199,9 +199,11 @@ CASES = {
 }  # fmt: skip
 
 ELSEWHERE = {
-    "conv": "tests of convolutions",
-    "max_pool": "tests of convolutions",
-    "avg_pool": "tests of convolutions",
+    "conv": "tests/test_conv.py",
+    "conv_transpose": "tests/test_conv.py",
+    "max_pool": "tests/test_conv.py",
+    "min_pool": "tests/test_conv.py",
+    "avg_pool": "tests/test_conv.py",
     "dropout": "draws other numbers than PyTorch: test_nn.py",
     "one_hot": "has no gradient: test_one_hot below",
     "initializers": "draw other numbers than PyTorch: test_nn.py",
