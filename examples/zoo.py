@@ -175,10 +175,11 @@ def classify_digits(
 
 def make_update(task: Task) -> Callable[..., tuple[Any, Any, Any]]:
     """(params, state, *batch) -> (params, state, loss) after one step, compiled, in the memory of what goes in."""
+    loss_of, optimizer = task.loss, task.optimizer  # not the task, which holds the data: jit watches what is within reach
 
     def update(params: Any, state: Any, *batch: Any) -> tuple[Any, Any, Any]:
-        loss, gradients = fx.value_and_grad(task.loss)(params, *batch)
-        updates, state = task.optimizer.update(gradients, state, params)
+        loss, gradients = fx.value_and_grad(loss_of)(params, *batch)
+        updates, state = optimizer.update(gradients, state, params)
         return fx.optim.apply_updates(params, updates), state, loss
 
     return fx.jit(update, donate_argnums=(0, 1))
