@@ -195,7 +195,7 @@ def start(task: Task, args: argparse.Namespace) -> dict[str, Any]:
     params = task.init(fx.random.fold_in(fx.random.key(args.seed), 0))
     return {
         "settings": settings(task, args), "step": 0, "params": params, "optimizer": task.optimizer.init(params),
-        "losses": np.zeros(args.steps, np.float32), "evaluations": [], "seconds": 0.0, "timed": 0,
+        "losses": np.zeros(args.steps, np.float32), "evaluations": [], "seconds": np.zeros(args.steps),
     }  # fmt: skip
 
 
@@ -242,8 +242,7 @@ def run(task: Task, args: argparse.Namespace, state: dict[str, Any], file: Path)
             begin = time.perf_counter()
             state["params"], state["optimizer"], loss = update(state["params"], state["optimizer"], *batch)
             if warm:
-                state["seconds"] += time.perf_counter() - begin
-                state["timed"] += 1
+                state["seconds"][step] = time.perf_counter() - begin
             warm = True
             if not math.isfinite(loss):
                 sys.exit(
@@ -264,12 +263,13 @@ def run(task: Task, args: argparse.Namespace, state: dict[str, Any], file: Path)
 def summary(task: Task, args: argparse.Namespace, state: dict[str, Any], count: int) -> dict[str, Any]:
     """The figures of a finished run, for people and for JSON."""
     last = max(1, args.steps // 20)
-    rate = state["timed"] * task.per_step / state["seconds"] if state["timed"] else None
+    timed = state["seconds"][state["seconds"] > 0]
+    each = float(np.median(timed)) if timed.size else None
     return {
         **settings(task, args), "parameters": count, "unit": task.unit, "units_per_step": task.per_step,
         "training_loss": float(np.mean(state["losses"][-last:], dtype=np.float64)), "measure": task.measure,
         "held_out": state["evaluations"][-1][1], "evaluations": [list(e) for e in state["evaluations"]],
-        "seconds_a_step": state["seconds"] / state["timed"] if state["timed"] else None, "units_a_second": rate,
+        "seconds_a_step": each, "units_a_second": None if each is None else task.per_step / each,
         "threads": fx.get_num_threads(), "cpu": cpu(), "python": platform.python_version(), "fxgrad": fx.__version__,
     }  # fmt: skip
 
