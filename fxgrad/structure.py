@@ -48,10 +48,11 @@ class Node:
     """How one container type comes apart and is put together.
 
     take(x) -> (children, aux); build(aux, children) -> x; key(aux): the part of aux that equality of structures compares;
-    entry(aux, i): the path step to child i; show(aux, parts): the text of a container whose children print as `parts`.
+    entry(aux, i): the path step to child i; show(aux, parts): the text of a container whose children print as `parts`;
+    fields: of namedtuples and dataclasses, the names of the children and those of the entries of aux.
     """
 
-    __slots__ = ("build", "cls", "entry", "key", "show", "take")
+    __slots__ = ("build", "cls", "entry", "fields", "key", "show", "take")
 
     def __init__(
         self,
@@ -61,8 +62,10 @@ class Node:
         entry: Callable[[Any, int], Entry],
         show: Callable[[Any, list[str]], str],
         key: Callable[[Any], Hashable] = lambda aux: aux,
+        fields: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
     ):
         self.cls, self.take, self.build, self.entry, self.show, self.key = cls, take, build, entry, show, key
+        self.fields = fields
 
     def __reduce__(self) -> tuple:
         return _node_of, (self.cls,)
@@ -122,6 +125,7 @@ def _leaf() -> Structure:
 
 NODES: dict[type, Node] = {}
 LEAF_TYPES: set[type] = {np.ndarray, int, float, complex, bool, str, *(np.dtype(c).type for c in "?bhilqBHILQefdgFDG")}
+REGISTRATION = "__fxgrad_node__"
 interned: dict[tuple, Structure] = {}
 
 
@@ -234,12 +238,19 @@ def _show_fields(cls: type, names: Iterable[str], parts: Iterable[str]) -> str:
 
 
 def classify(cls: type) -> Node | None:
-    """The node of a type met for the first time: namedtuples are containers, everything else is a leaf."""
+    """The node of a type met for the first time: namedtuples are containers, everything else is a leaf.
+
+    A class that came by value (cloudpickle) brings its registration along, `(function, arguments)`.
+    """
+    if REGISTRATION in cls.__dict__:
+        register, arguments = cls.__dict__[REGISTRATION]
+        register(cls, *arguments)
+        return NODES[cls]
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_make"):
         fields = cls._fields
         node = NODES[cls] = Node(
             cls, lambda x: (x, None), lambda aux, xs: cls._make(xs), lambda aux, i: Entry("field", fields[i]),
-            lambda aux, parts: _show_fields(cls, fields, parts),
+            lambda aux, parts: _show_fields(cls, fields, parts), fields=(fields, ()),
         )  # fmt: skip
         return node
     LEAF_TYPES.add(cls)

@@ -1,10 +1,10 @@
 """Which operations share a kernel: a deterministic partition of a flat program into tasks.
 
 Every map operation gets a *level*: how many trips to memory (reductions, host calls, views of computed values) lie before it.
-Map operations of one level and one shape that feed each other or read the same arrays form a group, which is free of cycles
-by construction. Then, from the last operation to the first, each value's place is chosen: computed where it is needed, if
-only one kernel needs it; computed again in each, if that moves fewer bytes than storing it; else stored by its group. A
-reduction is a kernel of its own that computes what it reduces, when nobody else needs it. Scalars (rank 0) join any kernel.
+Map operations of one level, shape and epoch (see `late.py`) that feed each other or read the same arrays form a group, which is
+free of cycles by construction. Then, from the last operation to the first, each value's place is chosen: computed where it is
+needed, if only one kernel needs it; computed again in each, if that moves fewer bytes than storing it; else stored by its group.
+A reduction is a kernel of its own that computes what it reduces, when nobody else needs it. Scalars (rank 0) join any kernel.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fxgrad.compile.conv_layout import ConvLayout
+from fxgrad.compile.late import epochs, late
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
@@ -24,6 +26,7 @@ from fxgrad.compile.updates import Region, Update, apart, chains, covers, is_upd
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
 from fxgrad.primitives.base import kernel_dtypes
+from fxgrad.primitives.conv import has_window_kernel
 from fxgrad.primitives.dot import has_product_kernel
 from fxgrad.runtime.eager import has_kernel
 
@@ -45,7 +48,7 @@ _WHY_ALONE = {
 
 
 class Task:
-    """One step: a kernel (`map`, `reduce`, `row`), a product (`dot`) or a `host` call.
+    """One step: a kernel (`map`, `reduce`, `row`), a product (`dot`, also of windows) or a `host` call.
 
     `eqns` are the operations in order, `stored` the variables written, `why` the reasons for storing them. A reduction has
     `reduce`, and `epilogue` operations on its result; a row kernel has its passes in `rows`.
@@ -88,9 +91,10 @@ class Analysis:
         self.links: dict[int, int | None] = {}  # for updates, the one before that is one kernel with it
         self.apart: dict[int, list[Region]] = {}  # the regions of such a chain
         self.kept = set(program.outputs)
-        self._products: dict[tuple[Var, Layout], ProductLayout] = {}
+        self._products: dict[tuple[Var, Layout], ProductLayout | ConvLayout] = {}
         self._row_spaces: dict[Any, RowSpace] = {}
         self.turned = self._turned()
+        self.epochs = epochs(self.eqns)
         self.kinds: list[str] = []
         for i, e in enumerate(self.eqns):
             self.eqns[i] = self._meeting_scalars(e)
@@ -142,7 +146,7 @@ class Analysis:
         for i, e in enumerate(self.eqns):
             perms: list[tuple[int, ...]] = []
             v = e.outputs[0]
-            while e.prim.name == "dot" and v not in kept and len(readers := users.get(v, [])) == 1:
+            while e.prim.name in ("dot", "conv") and v not in kept and len(readers := users.get(v, [])) == 1:
                 if self.eqns[readers[0]].prim.name != "transpose":
                     break
                 perms.append(self.eqns[readers[0]].params["perm"])
@@ -163,17 +167,18 @@ class Analysis:
             self._row_spaces[key] = RowSpace(shape, axes)
         return self._row_spaces[key]
 
-    def product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
+    def product_layout(self, eqn: Eqn, c: Layout) -> Any:
         """How a product's operands lie, if its result lies like `c`."""
         key = eqn.outputs[0], c
         if key not in self._products:
             self._products[key] = self._product_layout(eqn, c)
         return self._products[key]
 
-    def _product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
+    def _product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout | ConvLayout:
         found = [self.access(x) for x in eqn.inputs]
         unread = [i for i, (root, _) in enumerate(found) if type(root) is not Var]
-        return ProductLayout(eqn.params, eqn.outputs[0].aval.dtype, [layout for _, layout in found], c, unread)
+        kind = ConvLayout if eqn.prim.name == "conv" else ProductLayout
+        return kind(eqn.params, eqn.outputs[0].aval.dtype, [layout for _, layout in found], c, unread)
 
     def _product(self, i: int) -> str:
         """A product by our own kernels; its result is stored as the transpose that follows it wants it, if that can be."""
@@ -190,12 +195,17 @@ class Analysis:
         prim = eqn.prim
         if prim.kind == "control":
             return "control"
+        if prim is late:
+            self.views.update((v, self.access(x)) for x, v in zip(eqn.inputs, eqn.outputs, strict=True))
+            return "view"
         if self.producer.get(eqn.outputs[0]) != i:
             return "view"
         avals = [a.aval for a in eqn.inputs]
         if prim.kind in ("map", "reduce"):
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
-        if prim.name == "dot" and has_product_kernel(avals[0].dtype):
+        if (prim.name == "dot" and has_product_kernel(avals[0].dtype)) or (
+            prim.name == "conv" and has_window_kernel(avals[0].dtype)
+        ):
             return self._product(i)
         if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
             return self._update(i)
@@ -329,7 +339,7 @@ class Analysis:
         u, found = self.updates[i], None
         p = self.producer.get(u.base) if type(u.base) is Var else None
         alone = p is not None and p in self.updates and self.consumers[p] == [i] and u.base not in self.kept
-        if p is not None and alone and u.whole and self.space(i) == self.space(p):
+        if p is not None and alone and u.whole and self.space(i) == self.space(p) and self.epochs[i] == self.epochs[p]:
             before = self.apart.get(p) or [region_of(self.eqns[p])]
             if not self.space(i) or (len(before) < MAX_READS and all(apart(region_of(self.eqns[i]), r) for r in before)):
                 found = p
@@ -345,7 +355,7 @@ class Analysis:
 
 
 def _groups(a: Analysis) -> dict[int, Any]:
-    """A group key for each map equation: connected by direct use or by reading one array, at one level and shape."""
+    """A group key for each map equation: connected by direct use or by reading one array, at one level, shape and epoch."""
     parent: dict[int, int] = {}
 
     def find(i: int) -> int:
@@ -362,7 +372,7 @@ def _groups(a: Analysis) -> dict[int, Any]:
     parent.update({i: i for i, kind in enumerate(a.kinds) if kind in ("map", "update")})
     for i in parent:
         shape = a.space(i)
-        place = (a.levels[i], shape)
+        place = (a.levels[i], shape, a.epochs[i])
         if shape == () and a.eqns[i].prim.name == "complex":  # two results: none of a list of scalar operations
             continue
         if shape == ():
@@ -371,7 +381,7 @@ def _groups(a: Analysis) -> dict[int, Any]:
             join(i, p)
         for p, leaf in a.operands(i):
             if p is not None:
-                if (a.levels[p], a.space(p)) == place:
+                if (a.levels[p], a.space(p), a.epochs[p]) == place:
                     join(i, p)
             elif leaf is not None and leaf.aval.size > 1:
                 join(i, first.setdefault((*place, leaf), i))
