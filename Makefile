@@ -1,9 +1,10 @@
 # fxgrad's commands. Needs Python 3.11 or newer with pip, git and make; everything is installed into .venv, nothing outside.
 #
 #   make demo    gradients of a transformer block, side by side with PyTorch's    (ARGS="--bisect", ARGS="--size 2,128,256,8", ...)
-#   make test    lint, types, tests                                               (WORKERS=4, PYTEST_ARGS="-k softmax")
+#   make test    lint, types, the documentation's site, tests                     (WORKERS=4, PYTEST_ARGS="-k softmax")
 #   make bench   what it costs, next to NumPy, JAX, PyTorch and others; writes docs/benchmarks   (ARGS="--only math", "--threads 1")
 #   make fuzz    random programs, many more than make test runs                   (FUZZ_EXAMPLES=100000)
+#   make site    the documentation as a site in build/site, readable without a network; warnings are errors
 #   make docs    write docs/ops.md and docs/numerics.md again
 #   make accuracy   measure the errors of the math functions (15 minutes, a second time 1), write docs/numerics.json and the pages
 #   make format  rewrite the code as ruff formats it
@@ -14,9 +15,9 @@ PY := .venv/bin/python
 WORKERS ?= auto
 FUZZ_EXAMPLES ?= 20000
 PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 8
-SOURCES := fxgrad tests examples bench
+SOURCES := fxgrad tests examples bench docs
 
-.PHONY: demo test lint types unit bench fuzz docs accuracy format clean distclean
+.PHONY: demo test lint types site unit bench fuzz docs accuracy format clean distclean
 .DELETE_ON_ERROR:
 # lint, types and tests one after the other also under make -j: their reports are read from top to bottom
 .NOTPARALLEL:
@@ -26,7 +27,7 @@ SOURCES := fxgrad tests examples bench
 demo: .venv/.test
 	$(PY) examples/transformer_parity.py $(ARGS)
 
-test: lint types unit
+test: lint types site unit
 
 lint: .venv/.test
 	$(PY) -m ruff check $(SOURCES)
@@ -34,6 +35,9 @@ lint: .venv/.test
 
 types: .venv/.test
 	$(PY) -m mypy
+
+site: .venv/.test
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file docs/theme/mkdocs.yml
 
 unit: .venv/.test
 	$(PYTEST) $(PYTEST_ARGS)

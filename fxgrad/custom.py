@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from fxgrad import errors, tree
-from fxgrad.api.wrapping import global_name, name_after, wraps
+from fxgrad.api.wrapping import name_after, reduction, wraps
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval, Var
 from fxgrad.primitives import call
@@ -125,7 +126,7 @@ class _Custom:
         name_after(self, f, self.kind)
 
     def __reduce__(self) -> Any:
-        return global_name(self) or object.__reduce_ex__(self, 2)
+        return reduction(self, (object.__new__, (type(self),), self.__dict__), sys._getframe(1))
 
     def _prepare(
         self, args: Sequence[Any], kwargs: dict[str, Any]

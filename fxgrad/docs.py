@@ -31,9 +31,8 @@ __all__ = ["numerics_page", "ops_page"]
 DATA = Path(__file__).resolve().parent.parent / "docs" / "numerics.json"
 
 ORDER = (  # others follow
-    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "complex", "complex_functions", "fft",
-    "linalg",
-    "decompositions", "call", "control",
+    "elementwise", "transcendental", "special", "reduce", "shape", "index", "sort", "dot", "conv", "complex", "complex_functions",
+    "fft", "linalg", "decompositions", "call", "control",
 )  # fmt: skip
 KINDS = {
     "map": "kernel", "reduce": "kernel (tree)", "view": "view", "host": "NumPy", "call": "program",
@@ -53,7 +52,8 @@ PROBE: dict[str, Any] = {
     "start": (0,), "stop": (3,), "step": (1,), "low": (0,), "high": (0,), "interior": (0,), "sizes": (2,), "mode": "add",
     "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
     "hermitian": False, "rows": 3, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
-    "size": 3, "what": "take", "inverse": False,
+    "size": 3, "what": "take", "inverse": False, "windows": ((0,), (0,)), "out": (1,), "stride": (1,), "x_dilation": (1,),
+    "w_dilation": (1,), "windows_first": True,
 }  # fmt: skip
 
 

@@ -113,6 +113,11 @@ class FxTypeError(FxError, TypeError):
     """A value of the wrong type or dtype."""
 
 
+def not_picklable(what: str, fix: str) -> FxTypeError:
+    """The error for what means something in this process only."""
+    return FxTypeError(f"cannot pickle {what}", why="It holds memory and machine code of this process.", fix=fix)
+
+
 class FxValueError(FxError, ValueError):
     """A wrong shape, axis, or setting."""
 

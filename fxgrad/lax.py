@@ -17,6 +17,12 @@ from fxgrad.control import map as map
 from fxgrad.control import scan as scan
 from fxgrad.control import switch as switch
 from fxgrad.control import while_loop as while_loop
+from fxgrad.lax_conv import ConvDimensionNumbers as ConvDimensionNumbers
+from fxgrad.lax_conv import conv as conv
+from fxgrad.lax_conv import conv_dimension_numbers as conv_dimension_numbers
+from fxgrad.lax_conv import conv_general_dilated as conv_general_dilated
+from fxgrad.lax_conv import conv_transpose as conv_transpose
+from fxgrad.lax_conv import conv_with_general_padding as conv_with_general_padding
 from fxgrad.numpy import elementwise as _ew
 from fxgrad.numpy.core import as_dtype, canonical_axis, key_of, operand, result_type, static_shape, tensor
 from fxgrad.primitives import complex as _cx

@@ -122,6 +122,7 @@ def _leaf() -> Structure:
 
 NODES: dict[type, Node] = {}
 LEAF_TYPES: set[type] = {np.ndarray, int, float, complex, bool, str, *(np.dtype(c).type for c in "?bhilqBHILQefdgFDG")}
+REGISTRATION = "__fxgrad_node__"
 interned: dict[tuple, Structure] = {}
 
 
@@ -234,7 +235,14 @@ def _show_fields(cls: type, names: Iterable[str], parts: Iterable[str]) -> str:
 
 
 def classify(cls: type) -> Node | None:
-    """The node of a type met for the first time: namedtuples are containers, everything else is a leaf."""
+    """The node of a type met for the first time: namedtuples are containers, everything else is a leaf.
+
+    A class that came by value (cloudpickle) brings its registration along, `(function, arguments)`.
+    """
+    if REGISTRATION in cls.__dict__:
+        register, arguments = cls.__dict__[REGISTRATION]
+        register(cls, *arguments)
+        return NODES[cls]
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_make"):
         fields = cls._fields
         node = NODES[cls] = Node(

@@ -10,6 +10,7 @@ import dataclasses
 from builtins import all as _all
 from builtins import map as _map
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from functools import reduce as _reduce
 from typing import Any
 
@@ -18,6 +19,7 @@ from fxgrad.structure import (
     LEAF,
     LEAF_TYPES,
     NODES,
+    REGISTRATION,
     Entry,
     Node,
     Path,
@@ -362,7 +364,8 @@ def _exact(value: Any) -> Hashable:
     return type(value), value
 
 
-def _register(cls: type, node: Node) -> None:
+def _register(cls: type, node: Node, again: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
+    """`again` registers the class where it arrives by value, in another process."""
     if not isinstance(cls, type):
         raise errors.FxTypeError(
             f"only classes can be registered as tree nodes, got {cls!r}",
@@ -375,6 +378,8 @@ def _register(cls: type, node: Node) -> None:
             why="A class has one way to be flattened, so that structures stay valid.",
             fix="Register a class once, where it is defined; derive another one for another way to flatten it.",
         )
+    with suppress(TypeError):  # a class in C takes no attributes, and is found by name everywhere
+        setattr(cls, REGISTRATION, again)
     NODES[cls] = node
     LEAF_TYPES.discard(cls)
 
@@ -408,7 +413,8 @@ def register_node(
     def show(aux: Any, parts: list[str]) -> str:
         return f"{cls.__name__}{'' if aux is None else f'[{aux!r}]'}({', '.join(parts)})"
 
-    _register(cls, Node(cls, take, lambda aux, xs: unflatten(aux, tuple(xs)), lambda aux, i: Entry("child", i), show, key=_exact))
+    node = Node(cls, take, lambda aux, xs: unflatten(aux, tuple(xs)), lambda aux, i: Entry("child", i), show, key=_exact)
+    _register(cls, node, (register_node, (flatten, unflatten)))
     return cls
 
 
@@ -465,5 +471,6 @@ def register_dataclass(cls: type | None = None, data_fields: Sequence[str] | Non
         ]
         return f"{cls.__name__}({', '.join(shown)})"
 
-    _register(cls, Node(cls, take, build, lambda aux, i: Entry("field", data[i]), show, key=_exact))
+    node = Node(cls, take, build, lambda aux, i: Entry("field", data[i]), show, key=_exact)
+    _register(cls, node, (register_dataclass, (data, meta)))
     return cls

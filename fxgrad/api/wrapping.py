@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import sys
 from collections.abc import Callable
-from types import MethodType
+from types import FrameType, MethodType
 from typing import Any
 
 from fxgrad import errors
 from fxgrad.trace.function import name_of
 
-__all__ = ["Transformed", "global_name", "name_after", "wraps"]
+__all__ = ["Transformed", "name_after", "reduction", "wraps"]
 
 F = Callable[..., Any]
 
@@ -30,19 +31,36 @@ class Transformed(functools.partial):
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        return global_name(self) or self.made_by
+        return reduction(self, self.made_by, sys._getframe(1))
 
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
 
 
-def global_name(x: Any) -> str | None:
-    """The name under which a module holds x: that of its function, if x replaced it there (`@fx.jit` above a `def`)."""
-    found: Any = sys.modules.get(getattr(x, "__module__", None) or "")
+def reduction(x: Any, by_value: Any, caller: FrameType) -> Any:
+    """What `__reduce__` answers: the name under which a module holds x, or `by_value`, the call that makes it again.
+
+    A module holds x under the name of its function if it replaced that (`@fx.jit` above a `def`).
+    `__main__` of another process is another module. Pickle writes names all the same, but cloudpickle writes what is defined
+    there by value; which of them asks is seen in `caller`, the frame that called `__reduce__`.
+    """
+    module = getattr(x, "__module__", None) or ""
+    found: Any = sys.modules.get(module)
     name = getattr(x, "__qualname__", "")
     for part in name.split("."):
         found = getattr(found, part, None)
-    return name if found is x else None
+    return by_value if found is not x or _travels_by_value(module, caller.f_locals.get("self")) else name
+
+
+def _travels_by_value(module: str, pickler: Any) -> bool:
+    """Whether this pickler writes functions that other processes do not find by name, and those of this module are such."""
+    override = getattr(pickler, "reducer_override", None)
+    if not isinstance(pickler, pickle.Pickler) or override is None or override(lambda: None) is NotImplemented:
+        return False
+    cloudpickle = sys.modules.get("cloudpickle")
+    registered = cloudpickle.list_registry_pickle_by_value() if cloudpickle is not None else ()
+    parts = module.split(".")
+    return module == "__main__" or any(".".join(parts[: i + 1]) in registered for i in range(len(parts)))
 
 
 def name_after(wrapped: Any, f: F, transform: str) -> None:

@@ -28,6 +28,9 @@ def library_flops(eqn: Eqn) -> int:
     if name == "dot":
         x = eqn.inputs[0].aval
         return 2 * out.size * math.prod(x.shape[i] for i in eqn.params["contract"][0])
+    if name == "conv":
+        w, roles = eqn.inputs[1].aval, eqn.params
+        return 2 * out.size * math.prod(w.shape[i] for i in (*roles["contract"][1], *roles["windows"][1]))
     if name in _PER_MATRIX or name in _PER_RIGHT_SIDE:
         return _of_matrices(name, eqn)
     if kind in ("map", "reduce"):

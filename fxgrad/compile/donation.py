@@ -46,6 +46,9 @@ class Donating:
             _remember(_heirs, results[i])
         return results
 
+    def __reduce__(self) -> Any:
+        return self.plain.__reduce__()
+
     def _entangled(self, arrays: Sequence[np.ndarray]) -> bool:
         """Whether a donated argument overlaps any other."""
         spans = sorted((*np.lib.array_utils.byte_bounds(a), i) for i, a in enumerate(arrays) if a.size)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fxgrad.compile.conv_layout import ConvLayout
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
@@ -24,6 +25,7 @@ from fxgrad.compile.updates import Region, Update, apart, chains, covers, is_upd
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import Atom, Var
 from fxgrad.primitives.base import kernel_dtypes
+from fxgrad.primitives.conv import has_window_kernel
 from fxgrad.primitives.dot import has_product_kernel
 from fxgrad.runtime.eager import has_kernel
 
@@ -45,7 +47,7 @@ _WHY_ALONE = {
 
 
 class Task:
-    """One step: a kernel (`map`, `reduce`, `row`), a product (`dot`) or a `host` call.
+    """One step: a kernel (`map`, `reduce`, `row`), a product (`dot`, also of windows) or a `host` call.
 
     `eqns` are the operations in order, `stored` the variables written, `why` the reasons for storing them. A reduction has
     `reduce`, and `epilogue` operations on its result; a row kernel has its passes in `rows`.
@@ -88,7 +90,7 @@ class Analysis:
         self.links: dict[int, int | None] = {}  # for updates, the one before that is one kernel with it
         self.apart: dict[int, list[Region]] = {}  # the regions of such a chain
         self.kept = set(program.outputs)
-        self._products: dict[tuple[Var, Layout], ProductLayout] = {}
+        self._products: dict[tuple[Var, Layout], ProductLayout | ConvLayout] = {}
         self._row_spaces: dict[Any, RowSpace] = {}
         self.turned = self._turned()
         self.kinds: list[str] = []
@@ -142,7 +144,7 @@ class Analysis:
         for i, e in enumerate(self.eqns):
             perms: list[tuple[int, ...]] = []
             v = e.outputs[0]
-            while e.prim.name == "dot" and v not in kept and len(readers := users.get(v, [])) == 1:
+            while e.prim.name in ("dot", "conv") and v not in kept and len(readers := users.get(v, [])) == 1:
                 if self.eqns[readers[0]].prim.name != "transpose":
                     break
                 perms.append(self.eqns[readers[0]].params["perm"])
@@ -163,17 +165,18 @@ class Analysis:
             self._row_spaces[key] = RowSpace(shape, axes)
         return self._row_spaces[key]
 
-    def product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
+    def product_layout(self, eqn: Eqn, c: Layout) -> Any:
         """How a product's operands lie, if its result lies like `c`."""
         key = eqn.outputs[0], c
         if key not in self._products:
             self._products[key] = self._product_layout(eqn, c)
         return self._products[key]
 
-    def _product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout:
+    def _product_layout(self, eqn: Eqn, c: Layout) -> ProductLayout | ConvLayout:
         found = [self.access(x) for x in eqn.inputs]
         unread = [i for i, (root, _) in enumerate(found) if type(root) is not Var]
-        return ProductLayout(eqn.params, eqn.outputs[0].aval.dtype, [layout for _, layout in found], c, unread)
+        kind = ConvLayout if eqn.prim.name == "conv" else ProductLayout
+        return kind(eqn.params, eqn.outputs[0].aval.dtype, [layout for _, layout in found], c, unread)
 
     def _product(self, i: int) -> str:
         """A product by our own kernels; its result is stored as the transpose that follows it wants it, if that can be."""
@@ -195,7 +198,7 @@ class Analysis:
         avals = [a.aval for a in eqn.inputs]
         if prim.kind in ("map", "reduce"):
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
-        if prim.name == "dot" and has_product_kernel(avals[0].dtype):
+        if (prim.name == "dot" and has_product_kernel(avals[0].dtype)) or (prim.name == "conv" and has_window_kernel(avals[0].dtype)):
             return self._product(i)
         if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
             return self._update(i)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import errors, tree
-from fxgrad.api.wrapping import global_name, name_after
+from fxgrad.api.wrapping import name_after, reduction
 from fxgrad.compile.misses import NEW_ARGUMENTS, Miss
 from fxgrad.compile.trees import TreeCode, depth
 from fxgrad.config import config, jit_disabled
@@ -378,7 +378,8 @@ class Jitted:
         return f"<{self.__name__}>"
 
     def __reduce__(self) -> Any:
-        return global_name(self) or (jit, (self._f, self._static_argnums, self._static_argnames, self._donate_argnums))
+        made_by = jit, (self._f, self._static_argnums, self._static_argnames, self._donate_argnums)
+        return reduction(self, made_by, sys._getframe(1))
 
     __name__: str
 
@@ -391,6 +392,9 @@ class Lowered:
         p = entry.program  # the first of this structure, perhaps of another function: only its name is not ours
         self.program = Program(p.inputs, p.eqns, p.outputs, p.consts, entry.traced.program.name)
         self.program.memo = p.memo
+
+    def __reduce__(self) -> Any:
+        raise errors.not_picklable("a lowered program", "Pickle the jitted function, and lower it where it arrives.")
 
     def as_text(self) -> str:
         """The program."""

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from fxgrad import errors
 from fxgrad.compile.cache import Recent, kernel_addresses
 from fxgrad.compile.control import Control, control_steps
+from fxgrad.compile.convolutions import conv_launches
 from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
 from fxgrad.compile.indexed import index_steps
@@ -120,6 +122,10 @@ class Executable:
 
     def __call__(self, *arrays: Any) -> list:
         return self.run(*arrays)
+
+    def __reduce__(self) -> Any:
+        fix = "Pickle the jitted function: where it arrives it finds its kernels in the cache on disk."
+        raise errors.not_picklable("a compiled program", fix)
 
     @property
     def text(self) -> str:
@@ -262,7 +268,8 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     if empty or all(v.aval.size == 0 for v in task.stored):
         return [_identity(task, v) for v in task.stored]
     steps = []
-    for launch in (product_launches if task.kind == "dot" else launches)(a, task):
+    made_by = _PRODUCTS[task.eqns[0].prim.name] if task.kind == "dot" else launches
+    for launch in made_by(a, task):
         way = _why_before(task, launch)
         why = [way] if way and (task.updates or launch.writes != task.stored) else task.why
         steps.append(kernel_step(launch, launch.kernel.title, why))
@@ -274,6 +281,7 @@ def _ramp_step(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step]:
     return [Step(kind, "0, 1, 2, ...", why, [], eqn.outputs)]
 
 
+_PRODUCTS = {"dot": product_launches, "conv": conv_launches}
 _LOWERINGS = {"control": control_steps, "indexed": index_steps, "iota": _ramp_step}
 
 
@@ -283,7 +291,7 @@ def _why_before(task: Task, launch: Launch) -> str:
         return launch.why
     if launch.kernel.title == "pack":
         return "packed once, for all rows and threads"
-    return "a product cannot walk this operand's axes"
+    return launch.why or "a product cannot walk this operand's axes"
 
 
 def kernel_step(launch: Launch, title: str, why: Sequence[str]) -> Step:

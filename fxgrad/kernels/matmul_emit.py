@@ -23,26 +23,31 @@ from fxgrad.kernels.matmul_tile import (
     smaller,
 )
 
-__all__ = ["emit_matmul", "emit_pack_kernel"]
+__all__ = ["MatmulEmitter", "aligned", "emit_matmul", "emit_pack_kernel", "emit_panel"]
 
 _PANELS = 8  # panels of rows that are packed at a time
 _GROUP = 3  # rows that share a pointer: x86 addresses reach p, p + row and p + 2*row
 
 
-def emit_panel(module: ir.Module, name: str, dtype: np.dtype, block: Block, rows: int) -> ir.Function:
+def emit_panel(
+    module: ir.Module, name: str, dtype: np.dtype, block: Block, rows: int, scattered: bool = False
+) -> ir.Function:  # fmt: skip
     """At most `rows` rows of a times the panels of b, one block of k; meanwhile the next rows are asked for.
 
     panel(a, a_row, a_k, b, b_k, b_panel, c, c_row, count, length, columns, first, ahead, ahead_line, ahead_step): there are
     `count` rows, and all of them in a panel of full height; for each panel of b, lines `ahead_line` apart are asked for from
-    `ahead` on, which moves by `ahead_step`.
+    `ahead` on, which moves by `ahead_step`. Where the rows of c are `scattered`, `c_row` points to their offsets.
     """
-    arguments = [PTR, I64, I64, PTR, I64, I64, PTR, I64, I64, I64, I64, I1, PTR, I64, I64]
+    arguments = [PTR, I64, I64, PTR, I64, I64, PTR, PTR if scattered else I64, I64, I64, I64, I1, PTR, I64, I64]
     fn, b = helper_function(module, name, arguments)
     a, a_row, a_k, y, b_k, b_panel, c, c_row, count, length, columns, first, ahead, ahead_line, ahead_step = fn.args
     full = rows == block.rows
     index = [i64(i) if full else smaller(b, i64(i), b.sub(count, i64(1))) for i in range(rows)]
     starts = [at(b, a, b.mul(a_row, i)) for i in index[:: _GROUP if full and rows % _GROUP == 0 else 1]]
-    steps = [b.mul(c_row, i) for i in index]
+    if scattered:
+        steps = [b.load(b.gep(c_row, [i], source_etype=I64), typ=I64) for i in index]
+    else:
+        steps = [b.mul(c_row, i) for i in index]
 
     def multiply(masked: bool) -> None:
         tile = Tile(b, dtype, rows, block.vectors, block.lanes)
@@ -67,13 +72,15 @@ def emit_panel(module: ir.Module, name: str, dtype: np.dtype, block: Block, rows
     return fn
 
 
-class _Product(Frame):
+class MatmulEmitter(Frame):
     """Emits the loops over batches, columns, blocks of k, and rows."""
+
+    scattered = False  # whether the rows of c lie where a table says
 
     def __init__(self, module: ir.Module, name: str, dtype: np.dtype, k_block: int):
         super().__init__(module, name, dtype, k_block, "ab")
         self.block = block = register_block(dtype)
-        self.tiles = [emit_panel(module, f"{name}_{r}", dtype, block, r) for r in (block.rows, block.few)]
+        self.tiles = [emit_panel(module, f"{name}_{r}", dtype, block, r, self.scattered) for r in (block.rows, block.few)]
         self.pack = pack_function(module, dtype)
         self.rows_packed = _PANELS * block.rows
         b, way = self.b, self.p["pack_b"]
@@ -183,12 +190,20 @@ class _Product(Frame):
         high = b.icmp_signed(">=", count, i64(full))
         height = b.select(high, i64(full), i64(self.block.few))
         following = at(b, place, b.select(high, panel, b.mul(height, a_row)))
-        sizes = [self.z.row, count, self.length, self.width, first]
+        left, sizes = [place, a_row, a_k], [count, self.length, self.width, first, following, line, line_step]
         with b.if_else(high) as ways:
-            for way, tile in zip(ways, self.tiles, strict=True):
+            for n, way in enumerate(ways):
                 with way:
-                    b.call(tile, [place, a_row, a_k, *self.right, target, *sizes, following, line, line_step])
-        loop.end([following, at(b, target, b.mul(height, self.z.row))], b.add(loop.i, height))
+                    self._multiply(n, left, target, loop.i, sizes)
+        loop.end([following, self._after(target, height)], b.add(loop.i, height))
+
+    def _multiply(self, height: int, left: list[ir.Value], target: ir.Value, row: ir.Value, sizes: list[ir.Value]) -> None:
+        """Call the code for a panel of this height, full (0) or low (1)."""
+        self.b.call(self.tiles[height], [*left, *self.right, target, self.z.row, *sizes])
+
+    def _after(self, target: ir.Value, rows: ir.Value) -> ir.Value:
+        """Where the result goes so many rows further down."""
+        return at(self.b, target, self.b.mul(rows, self.z.row))
 
 
 def aligned(b: ir.IRBuilder, pointer: ir.Value) -> ir.Value:
@@ -224,4 +239,4 @@ def emit_pack_kernel(module: ir.Module, name: str, dtype: np.dtype, k_block: int
 
 def emit_matmul(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
-    return _Product(module, name, dtype, k_block).emit()
+    return MatmulEmitter(module, name, dtype, k_block).emit()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,10 @@ from fxgrad.kernels.matmul import (
 )
 from fxgrad.kernels.matvec_small import SmallMatvecKernel
 
-__all__ = ["SUPPORTED", "Matrix", "Product", "Run", "is_small_matvec", "plan_product"]
+__all__ = [
+    "SUPPORTED", "Matrix", "Product", "Run", "is_small_matvec", "packing_apart", "plan_product", "product_fields",
+    "units_of_work", "ways_of_packing",
+]  # fmt: skip
 
 SUPPORTED = frozenset(np.dtype(n) for n in ("float32", "float64", "int32", "int64", "uint32", "uint64"))
 _ROWS, _COLUMNS = 12, 32  # in a unit of work: few enough to share evenly, and whole register blocks nearly everywhere
@@ -115,7 +119,7 @@ def plan_product(product: Product) -> list[Run]:
         if p.a.row == size:
             grain = max(grain, _STRIP // (MATVEC_ROWS * size))
         units = {"extent": p.outer * p.inner * count, "units": count, "unit": MATVEC_ROWS, "grain": grain}
-        return [Run(MatvecKernel(p.dtype), _fields(p, units), pointers, rows=_rows(p, units, swapped))]
+        return [Run(MatvecKernel(p.dtype), product_fields(p, units), pointers, rows=_rows(p, units, swapped))]
     return _matmul(p, swapped)
 
 
@@ -152,14 +156,14 @@ def _dot(p: Product, pointers: str) -> list[Run]:
     batches, blocks, size = p.outer * p.inner, -(-p.k // block_length(p.dtype)), p.dtype.itemsize
     if blocks <= DOT_BLOCKS:
         units = {"extent": batches, "units": 1, "unit": 1, "grain": _grain(p.k, _STREAMED)}
-        return [Run(DotKernel(p.dtype), _fields(p, units), pointers)]
+        return [Run(DotKernel(p.dtype), product_fields(p, units), pointers)]
     parts = Matrix(0, p.inner * blocks * size, blocks * size, size, size)
     units = {"extent": batches * blocks, "units": blocks, "unit": 1, "grain": _grain(block_length(p.dtype), _STREAMED)}
     first = Run(
-        DotKernel(p.dtype), _fields(p._replace(c=parts), units | {"parts": 1}), pointers[:2] + "p", batches * blocks * size
+        DotKernel(p.dtype), product_fields(p._replace(c=parts), units | {"parts": 1}), pointers[:2] + "p", batches * blocks * size
     )
     units = {"extent": batches, "units": 1, "unit": 1, "grain": _grain(blocks, _STREAMED)}
-    return [first, Run(SumKernel(p.dtype), _fields(p._replace(k=blocks, a=parts), units), "pc")]
+    return [first, Run(SumKernel(p.dtype), product_fields(p._replace(k=blocks, a=parts), units), "pc")]
 
 
 def _cut(p: Product, pointers: str) -> list[Run]:
@@ -171,17 +175,17 @@ def _cut(p: Product, pointers: str) -> list[Run]:
     grain = min(_grain(block * results * size, _COMPUTED), _grain(block * (p.m + p.n), _STREAMED))
     one = p._replace(inner=blocks, k=block, a=a, b=b, c=parts)
     vector = p.n == 1 and _suits_matvec(one)
-    values = {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS} if vector else {"units": 1, "unit": p.m} | _ways(one)
+    values = {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS} if vector else {"units": 1, "unit": p.m} | ways_of_packing(one)
     values |= {"extent": blocks * values["units"], "grain": grain * values["units"], "k": p.k, "cut": 1}
     first = Run(
         MatvecKernel(p.dtype) if vector else MatmulKernel(p.dtype),
-        _fields(one, values),
+        product_fields(one, values),
         pointers[:2] + "p",
         blocks * results * size,
     )
     units = {"extent": 1, "units": 1, "unit": results, "grain": 0}
     total = p._replace(m=1, n=results, k=blocks, a=Matrix(0, 0, 0, size, results * size))
-    return [first, Run(SumKernel(p.dtype), _fields(total, units), "pc")]
+    return [first, Run(SumKernel(p.dtype), product_fields(total, units), "pc")]
 
 
 def _grain(multiply_adds: int, worth: int) -> int:
@@ -219,17 +223,17 @@ def _suits_matvec(p: Product) -> bool:
 
 
 def _matmul(p: Product, swapped: bool) -> list[Run]:
-    units = _units(p)
-    values = units | _ways(p)
+    units = units_of_work(p)
+    values = units | ways_of_packing(p)
     if values["pack_b"] != APART:
-        return [Run(MatmulKernel(p.dtype), _fields(p, values), "bac" if swapped else "abc", rows=_rows(p, units, swapped))]
-    packing, strides = _apart(p)
+        return [Run(MatmulKernel(p.dtype), product_fields(p, values), "bac" if swapped else "abc", rows=_rows(p, units, swapped))]
+    packing, strides = packing_apart(p)
     order, rows = "bapc" if swapped else "abpc", _rows(p, units, swapped)
-    product = Run(MatmulKernel(p.dtype), _fields(p, values | strides), order, rows=rows)
+    product = Run(MatmulKernel(p.dtype), product_fields(p, values | strides), order, rows=rows)
     return [packing._replace(pointers="ap" if swapped else "bp"), product]
 
 
-def _ways(p: Product) -> dict[str, int]:
+def ways_of_packing(p: Product) -> dict[str, int]:
     """What is packed, and how much of b at a time."""
     way = _packing(p)
     stretch = p.n if way == IN_PLACE else min(p.n, _packed_bytes() // (block_length(p.dtype) * p.dtype.itemsize))
@@ -237,7 +241,7 @@ def _ways(p: Product) -> dict[str, int]:
     return {"pack_a": pack_a, "pack_b": way, "stretch": stretch}
 
 
-def _units(p: Product) -> dict[str, int]:
+def units_of_work(p: Product) -> dict[str, int]:
     """Units of work: rows or columns; small batches whole."""
     by_columns = p.n > p.m and p.m <= _SHORT
     length, unit = (p.n, _COLUMNS) if by_columns else (p.m, _ROWS)
@@ -263,7 +267,7 @@ def _packing(p: Product) -> int:
     return ALONG if several or p.m <= _SHORT else APART
 
 
-def _apart(p: Product) -> tuple[Run, dict[str, int]]:
+def packing_apart(p: Product) -> tuple[Run, dict[str, int]]:
     """The packing of b apart, and how the panels lie."""
     size, padded = p.dtype.itemsize, -(-p.n // _COLUMNS) * _COLUMNS
     outer, inner = (n if s else 1 for n, s in ((p.outer, p.b.outer), (p.inner, p.b.inner)))
@@ -280,14 +284,15 @@ def _apart(p: Product) -> tuple[Run, dict[str, int]]:
         "grain": _grain(unit * p.k, _STREAMED),
     }
     total = outer * inner * one + 64
-    return Run(PackKernel(p.dtype), _fields(p, strides | units), "bp", total), strides
+    return Run(PackKernel(p.dtype), product_fields(p, strides | units), "bp", total), strides
 
 
-def _fields(p: Product, values: dict[str, int]) -> np.ndarray:
+def product_fields(p: Product, values: dict[str, int], fields: Sequence[str] = PLAN) -> np.ndarray:
+    """The plan with these values."""
     known = {"m": p.m, "n": p.n, "k": p.k, "strong": p.strong if p.dtype.kind == "f" else 0, "inner": p.inner}
     known.update(zip(_PLACES, (*p.a, *p.b, *p.c), strict=True))
     known |= values
-    return np.array([int(known.get(f, 0)) for f in PLAN], np.int64)
+    return np.array([int(known.get(f, 0)) for f in fields], np.int64)
 
 
 _PLACES = [f"{name}_{f}" for name in "abc" for f in Matrix._fields]

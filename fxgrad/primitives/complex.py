@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.ir.types import Aval, aval_of
+from fxgrad.primitives import conv as convs
 from fxgrad.primitives import dot as dots
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import reduce, shape
@@ -322,6 +323,14 @@ def _dot(z: Any, w: Any, **params: Any) -> Any:
     (a, b), (c, d) = parts_of(z), parts_of(w)
     re = e.sub(dots.dot(a, c, **params), dots.dot(b, d, **params))
     return complex_(re, e.add(dots.dot(a, d, **params), dots.dot(b, c, **params)))
+
+
+@by_parts(convs.conv)
+def _conv(z: Any, w: Any, **params: Any) -> Any:
+    """Four real convolutions, each the fixed sum."""
+    (a, b), (c, d) = parts_of(z), parts_of(w)
+    re = e.sub(convs.conv(a, c, **params), convs.conv(b, d, **params))
+    return complex_(re, e.add(convs.conv(a, d, **params), convs.conv(b, c, **params)))
 
 
 @by_parts(reduce.prod)

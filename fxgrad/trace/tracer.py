@@ -174,6 +174,12 @@ class Tracer:
     def __contains__(self, value: Any) -> bool:
         return bool(_library().any(_library().equal(self, value)))
 
+    def __reduce__(self) -> Any:
+        raise errors.not_picklable(
+            f"a traced {self.aval}, which stands for a value while a function is traced",
+            "Send arrays to other processes before the transform or after it, not from inside the function.",
+        )
+
     def __copy__(self) -> Any:
         return _library().copy(self)
 
