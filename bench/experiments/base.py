@@ -113,7 +113,8 @@ class Table:
         head = "| " + " | ".join(name for name, _ in self.columns) + " |"
         rule = "|" + "".join("---|" if i == 0 else "---:|" for i in range(len(self.columns)))
         units = [unit for _, unit in self.columns]
-        rows = ["| " + " | ".join(shown(v, u) for v, u in zip(row, units, strict=True)) + " |" for row in self.rows]
+        cells = [[shown(v, u).replace("|", "\\|") for v, u in zip(row, units, strict=True)] for row in self.rows]
+        rows = ["| " + " | ".join(row) + " |" for row in cells]
         return [head, rule, *rows]
 
 
