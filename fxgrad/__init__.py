@@ -1,15 +1,16 @@
 """fxgrad: functional transformations (grad, vjp, jvp, vmap, checkpoint, jit) of NumPy code."""
 
-from fxgrad import errors, lax, nn, numpy, optim, random, scipy, tree
+from fxgrad import errors, io, lax, models, nn, numpy, optim, random, scipy, tree
 from fxgrad.api.batching import vmap
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from fxgrad.api.programs import eval_shape, make_ir, parse_ir, stop_gradient
 from fxgrad.api.reverse import grad, value_and_grad, vjp
+from fxgrad.checkpointing import checkpoint, checkpoint_name, checkpoint_policies, checkpoint_sequential, remat
 from fxgrad.compile.jit import jit
 from fxgrad.config import config, disable_jit
 from fxgrad.control import cond, fori_loop, scan, switch, while_loop
-from fxgrad.custom import checkpoint, checkpoint_name, checkpoint_policies, custom_jvp, custom_vjp, remat
+from fxgrad.custom import custom_jvp, custom_vjp
 from fxgrad.errors import (
     ConcretizationError,
     FxError,
@@ -44,6 +45,7 @@ __all__ = [
     "checkpoint",
     "checkpoint_name",
     "checkpoint_policies",
+    "checkpoint_sequential",
     "clear_caches",
     "cond",
     "config",
@@ -58,6 +60,7 @@ __all__ = [
     "grad",
     "hessian",
     "hvp",
+    "io",
     "jacfwd",
     "jacobian",
     "jacrev",
@@ -66,6 +69,7 @@ __all__ = [
     "lax",
     "linearize",
     "make_ir",
+    "models",
     "nn",
     "numpy",
     "optim",

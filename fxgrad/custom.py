@@ -1,4 +1,4 @@
-"""checkpoint, custom_jvp, custom_vjp: functions that tell transforms how to treat them."""
+"""custom_jvp, custom_vjp: functions that bring their own derivatives."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextvars import ContextVar
 from typing import Any
 
 from fxgrad import errors, tree
-from fxgrad.api.wrapping import name_after, reduction, wraps
+from fxgrad.api.wrapping import name_after, reduction
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval, Var
 from fxgrad.primitives import call
 from fxgrad.primitives.base import bind, instantiate, is_float
 from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, name_of, trace_function
 from fxgrad.trace.tracer import Tracer
-from fxgrad.trace.tracing import current_trace, identity, inline
+from fxgrad.trace.tracing import current_trace, identity
 
-__all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat"]
+__all__ = ["custom_jvp", "custom_vjp", "finish", "flatten_call"]
 
 F = Callable[..., Any]
 
@@ -27,7 +27,7 @@ RULE_DEPTH = 4  # how deep a rule that calls its own function is followed; bound
 _depths: ContextVar[dict[int, int] | None] = ContextVar("fxgrad_rule_depths", default=None)
 
 
-def _flatten_call(f: F, args: Sequence[Any], kwargs: dict[str, Any], what: str) -> tuple[list[Any], list[bool], F]:
+def flatten_call(f: F, args: Sequence[Any], kwargs: dict[str, Any], what: str) -> tuple[list[Any], list[bool], F]:
     """(leaves, weak, function of leaves): arrays and numbers are traced, whatever else (strings, flags) is passed through."""
     flat, structure = tree.flatten((tuple(args), kwargs))
     pairs = [as_leaf(x, lambda: f"an argument of {what} '{name_of(f)}'") for x in flat]
@@ -39,77 +39,12 @@ def _flatten_call(f: F, args: Sequence[Any], kwargs: dict[str, Any], what: str) 
     return [x for x, _ in pairs], [w for _, w in pairs], flat_call
 
 
-def _finish(traced: Traced, outs: Sequence[Any]) -> Any:
+def finish(traced: Traced, outs: Sequence[Any]) -> Any:
     """Results in their tree, weak ones weak again."""
     for y, weak in zip(outs, traced.out_weak, strict=True):
         if weak and type(y) is Tracer:
             y.weak = True
     return tree.unflatten(traced.out_tree, outs)
-
-
-# ---- checkpoint --------------------------------------------------------------------------------------------------------
-
-
-class checkpoint_policies:
-    """What a checkpointed function may keep for the backward pass; everything else is computed again there."""
-
-    nothing_saveable = ("nothing",)
-    everything_saveable = ("everything",)
-    dots_saveable = ("dots",)
-
-    @staticmethod
-    def save_only_these_names(*names: str) -> tuple[str, ...]:
-        """Keep the values given these names by `checkpoint_name`."""
-        return ("names", *names)
-
-
-def checkpoint(f: F, policy: tuple[str, ...] | None = None) -> F:
-    """f, whose intermediate values are not kept for the backward pass but computed again there (Griewank and Walther, 2000).
-
-    Arguments:
-        f: a function of arrays (pytrees).
-        policy: `checkpoint_policies.nothing_saveable` (the default: only f's inputs are kept), `everything_saveable`,
-            `dots_saveable` (results of matrix products), or `save_only_these_names(*names)`, with names from `checkpoint_name`.
-
-    Returns:
-        A function with f's results and derivatives, to the bit.
-
-    Example:
-        >>> import numpy as np, fxgrad as fx
-        >>> fx.grad(fx.checkpoint(lambda x: np.sin(np.sin(x))))(0.0)
-        np.float64(1.0)
-    """
-    policy = checkpoint_policies.nothing_saveable if policy is None else policy
-    if (
-        not isinstance(policy, tuple)
-        or not policy
-        or policy[0] not in ("nothing", "everything", "dots", "names")
-        or not all(isinstance(n, str) for n in policy)
-    ):
-        raise errors.FxValueError(
-            f"checkpoint got policy={policy!r}",
-            why="A policy says what may be kept for the backward pass.",
-            fix="Use a member of fx.checkpoint_policies.",
-        )
-
-    @wraps(f, "checkpoint", (checkpoint, (f, policy)))
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, weak, flat_call = _flatten_call(f, args, kwargs, "checkpoint")
-        traced = trace_function(flat_call, leaves, weak, "checkpoint", known=True, name=name_of(f))
-        operands = [*traced.captures, *leaves]
-        if current_trace() is None:
-            return _finish(traced, inline(traced.program, operands))
-        return _finish(traced, bind(call.checkpoint, operands, {"policy": policy, "program": traced.program}))
-
-    return wrapped
-
-
-remat = checkpoint
-
-
-def checkpoint_name(x: Any, name: str) -> Any:
-    """x (any pytree), with a name that `save_only_these_names` can refer to."""
-    return tree.map(lambda leaf: call.name(leaf, name=name) if type(leaf) is Tracer else leaf, x)
 
 
 # ---- custom derivatives --------------------------------------------------------------------------------------------------
@@ -212,16 +147,16 @@ class custom_jvp(_Custom):
         args, fixed, moving, of_moving = self._prepare(args, kwargs)
         if current_trace() is None:
             return of_moving(*moving)
-        leaves, weak, flat_call = _flatten_call(of_moving, moving, {}, self.kind)
+        leaves, weak, flat_call = flatten_call(of_moving, moving, {}, self.kind)
         traced = trace_function(flat_call, leaves, weak, self.kind, known=True, name=name_of(self.f))
         if self.rule is None:
             raise self._missing("defjvp")
         with self._following_rule() as deeper:
             if not deeper:
                 operands, params = _join(leaves, [(traced, "program")])
-                return _finish(traced, bind(call.custom_jvp_call, operands, {**params, "rule": None}))
+                return finish(traced, bind(call.custom_jvp_call, operands, {**params, "rule": None}))
             rule = self._trace_rule(fixed, moving, leaves, traced)
-        return _finish(traced, bind(call.custom_jvp_call, *_join(leaves, [(traced, "program"), (rule, "rule")])))
+        return finish(traced, bind(call.custom_jvp_call, *_join(leaves, [(traced, "program"), (rule, "rule")])))
 
     def _trace_rule(self, fixed: tuple[Any, ...], moving: tuple[Any, ...], leaves: list[Any], traced: Traced) -> Traced:
         structure = tree.structure(moving)
@@ -355,7 +290,7 @@ class custom_vjp(_Custom):
         args, fixed, moving, of_moving = self._prepare(args, kwargs)
         if current_trace() is None:
             return of_moving(*moving)
-        leaves, weak, flat_call = _flatten_call(of_moving, moving, {}, self.kind)
+        leaves, weak, flat_call = flatten_call(of_moving, moving, {}, self.kind)
         traced = trace_function(flat_call, leaves, weak, self.kind, known=True, name=name_of(self.f))
         if self.fwd is None or self.bwd is None:
             raise self._missing("defvjp")
@@ -363,12 +298,12 @@ class custom_vjp(_Custom):
         with self._following_rule() as deeper:
             if not deeper:
                 operands, params = _join(leaves, [(traced, "program")])
-                return _finish(traced, bind(call.custom_vjp_call, operands, {**params, "fwd": None, "bwd": None}))
+                return finish(traced, bind(call.custom_vjp_call, operands, {**params, "fwd": None, "bwd": None}))
             fwd, residual_tree = self._trace_fwd(args, moving, leaves, structure, traced)
             bwd = self._trace_bwd(fixed, leaves, structure, traced, fwd, residual_tree)
         fwd = _pass_as_residuals(bwd.captures, fwd, len(traced.program.outputs))
         operands, params = _join(leaves, [(traced, "program"), (fwd, "fwd")])
-        return _finish(traced, bind(call.custom_vjp_call, operands, {**params, "bwd": bwd.program}))
+        return finish(traced, bind(call.custom_vjp_call, operands, {**params, "bwd": bwd.program}))
 
     def _trace_fwd(
         self, args: Sequence[Any], moving: tuple[Any, ...], leaves: list[Any], structure: Any, traced: Traced

@@ -1,13 +1,16 @@
-"""What an operation costs that runs as a library call: estimated floating-point operations."""
+"""What operations cost, estimated: library calls in floating-point operations, any equation in bytes moved in the same time."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from fxgrad.compile.kernelize import _flops
-from fxgrad.ir.program import Eqn
+from fxgrad.ir.program import Eqn, Program, subprograms
+from fxgrad.ir.types import TAPE, Atom, Var
+from fxgrad.kernels.spec import cost
 
-__all__ = ["library_flops"]
+__all__ = ["equation_cost", "library_flops"]
 
 _PER_ELEMENT = {"cumsum": 1, "cumprod": 1, "linear_recurrence": 2}
 # Of a matrix of m rows and n columns, in units of m * n * min(m, n): Golub, Van Loan (2013).
@@ -45,3 +48,40 @@ def _of_matrices(name: str, eqn: Eqn) -> int:
     if name in _PER_RIGHT_SIDE:
         each += _PER_RIGHT_SIDE[name] * m * n * eqn.inputs[1].aval.shape[-1]
     return round((4 if a.dtype.kind == "c" else 1) * math.prod(lead) * each)
+
+
+# A constant machine, so that what is chosen by cost is the same everywhere: a byte of memory takes as long as so many ...
+_PRODUCT_FLOPS = 6  # operations of a product kernel
+_LIBRARY_FLOPS = 2  # operations of a library
+_VECTOR_OPS = 5  # elements of a cheap operation in a kernel
+
+
+def equation_cost(eqn: Eqn, stored: Iterable[Atom] | None = None) -> int | None:
+    """The work of an equation, in bytes of memory traffic that take as long; None if it cannot be run again.
+
+    Operations that kernels fuse count half of what they read and write: of their operands and results that are `stored`, or all.
+    """
+    atoms = [a for a in (*eqn.inputs, *eqn.outputs) if type(a) is Var]
+    if any(a.aval.dtype == TAPE for a in atoms):
+        return None
+    name, kind = eqn.prim.name, eqn.prim.kind
+    if kind == "control":
+        return max(1, eqn.params.get("length", 1)) * sum(map(program_cost, subprograms(eqn)))
+    inner = next(iter(subprograms(eqn)), None)
+    if inner is not None:
+        return program_cost(inner)
+    moved = sum(a.aval.nbytes for a in atoms)
+    if name in ("dot", "conv"):
+        return moved + library_flops(eqn) // _PRODUCT_FLOPS
+    if kind in ("map", "reduce"):
+        elements = (eqn.inputs[0] if kind == "reduce" else eqn.outputs[0]).aval.size
+        through_memory = moved if stored is None else sum(a.aval.nbytes for a in stored)
+        return through_memory // 2 + cost(eqn.prim) * elements // _VECTOR_OPS
+    if kind == "view":
+        return 0
+    return 2 * moved + library_flops(eqn) // _LIBRARY_FLOPS
+
+
+def program_cost(program: Program) -> int:
+    """The work of all its equations."""
+    return sum(equation_cost(e) or 0 for e in program.eqns)

@@ -1,10 +1,10 @@
 """Which operations share a kernel: a deterministic partition of a flat program into tasks.
 
 Every map operation gets a *level*: how many trips to memory (reductions, host calls, views of computed values) lie before it.
-Map operations of one level and one shape that feed each other or read the same arrays form a group, which is free of cycles
-by construction. Then, from the last operation to the first, each value's place is chosen: computed where it is needed, if
-only one kernel needs it; computed again in each, if that moves fewer bytes than storing it; else stored by its group. A
-reduction is a kernel of its own that computes what it reduces, when nobody else needs it. Scalars (rank 0) join any kernel.
+Map operations of one level, shape and epoch (see `late.py`) that feed each other or read the same arrays form a group, which is
+free of cycles by construction. Then, from the last operation to the first, each value's place is chosen: computed where it is
+needed, if only one kernel needs it; computed again in each, if that moves fewer bytes than storing it; else stored by its group.
+A reduction is a kernel of its own that computes what it reduces, when nobody else needs it. Scalars (rank 0) join any kernel.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad.compile.conv_layout import ConvLayout
+from fxgrad.compile.late import epochs, late
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
 from fxgrad.compile.product_layout import ProductLayout
@@ -93,6 +94,7 @@ class Analysis:
         self._products: dict[tuple[Var, Layout], ProductLayout | ConvLayout] = {}
         self._row_spaces: dict[Any, RowSpace] = {}
         self.turned = self._turned()
+        self.epochs = epochs(self.eqns)
         self.kinds: list[str] = []
         for i, e in enumerate(self.eqns):
             self.eqns[i] = self._meeting_scalars(e)
@@ -193,12 +195,17 @@ class Analysis:
         prim = eqn.prim
         if prim.kind == "control":
             return "control"
+        if prim is late:
+            self.views.update((v, self.access(x)) for x, v in zip(eqn.inputs, eqn.outputs, strict=True))
+            return "view"
         if self.producer.get(eqn.outputs[0]) != i:
             return "view"
         avals = [a.aval for a in eqn.inputs]
         if prim.kind in ("map", "reduce"):
             return prim.kind if has_kernel(prim, avals, [eqn.outputs[0].aval]) else "host"
-        if (prim.name == "dot" and has_product_kernel(avals[0].dtype)) or (prim.name == "conv" and has_window_kernel(avals[0].dtype)):
+        if (prim.name == "dot" and has_product_kernel(avals[0].dtype)) or (
+            prim.name == "conv" and has_window_kernel(avals[0].dtype)
+        ):
             return self._product(i)
         if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
             return self._update(i)
@@ -332,7 +339,7 @@ class Analysis:
         u, found = self.updates[i], None
         p = self.producer.get(u.base) if type(u.base) is Var else None
         alone = p is not None and p in self.updates and self.consumers[p] == [i] and u.base not in self.kept
-        if p is not None and alone and u.whole and self.space(i) == self.space(p):
+        if p is not None and alone and u.whole and self.space(i) == self.space(p) and self.epochs[i] == self.epochs[p]:
             before = self.apart.get(p) or [region_of(self.eqns[p])]
             if not self.space(i) or (len(before) < MAX_READS and all(apart(region_of(self.eqns[i]), r) for r in before)):
                 found = p
@@ -348,7 +355,7 @@ class Analysis:
 
 
 def _groups(a: Analysis) -> dict[int, Any]:
-    """A group key for each map equation: connected by direct use or by reading one array, at one level and shape."""
+    """A group key for each map equation: connected by direct use or by reading one array, at one level, shape and epoch."""
     parent: dict[int, int] = {}
 
     def find(i: int) -> int:
@@ -365,7 +372,7 @@ def _groups(a: Analysis) -> dict[int, Any]:
     parent.update({i: i for i, kind in enumerate(a.kinds) if kind in ("map", "update")})
     for i in parent:
         shape = a.space(i)
-        place = (a.levels[i], shape)
+        place = (a.levels[i], shape, a.epochs[i])
         if shape == () and a.eqns[i].prim.name == "complex":  # two results: none of a list of scalar operations
             continue
         if shape == ():
@@ -374,7 +381,7 @@ def _groups(a: Analysis) -> dict[int, Any]:
             join(i, p)
         for p, leaf in a.operands(i):
             if p is not None:
-                if (a.levels[p], a.space(p)) == place:
+                if (a.levels[p], a.space(p), a.epochs[p]) == place:
                     join(i, p)
             elif leaf is not None and leaf.aval.size > 1:
                 join(i, first.setdefault((*place, leaf), i))

@@ -1,6 +1,7 @@
 """One flat program: calls and expansions replaced by their equations, each region simplified before it is merged.
 
-Regions are simplified apart, so that what a checkpoint computes again is never merged with what was computed before.
+Regions are simplified apart, so that what a checkpoint computes again is never merged with what was computed before; and what it
+computes again waits until it is needed (`late.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from fxgrad.compile.cache import Recent
 from fxgrad.compile.invariant import hoisted
+from fxgrad.compile.late import behind, is_late, postponed
 from fxgrad.compile.outer import is_outer, outer_eqns
 from fxgrad.compile.simplify import simplify
 from fxgrad.ir.program import Eqn, Program, dce
@@ -53,7 +55,7 @@ def flatten(program: Program) -> Program:
     inputs = [Var(v.aval) for v in region.inputs]
     eqns: list[Eqn] = []
     outputs = _merge(region, list(inputs), eqns)
-    return hoisted(dce(Program(inputs, eqns, outputs, (), program.name)))
+    return postponed(hoisted(dce(Program(inputs, eqns, outputs, (), program.name))))
 
 
 def appended(program: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
@@ -93,6 +95,8 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
             continue
         inner = _inner(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs))
         if inner is not None:
+            if is_late(eqn):
+                inputs = behind(inputs, eqns, eqn.source)
             targets.append((env, eqn.outputs))
             # an expansion is traced once for all its uses: its equations come from the line of the one they stand for
             stack.append(start(_simplified(inner), inputs, line or (None if eqn.prim.kind == "call" else eqn.source)))

@@ -18,6 +18,7 @@ import numpy as np
 
 from fxgrad import errors, tree
 from fxgrad.api.wrapping import name_after, reduction
+from fxgrad.checkpointing import budget_of
 from fxgrad.compile.misses import NEW_ARGUMENTS, Miss
 from fxgrad.compile.trees import TreeCode, depth
 from fxgrad.config import config, jit_disabled
@@ -27,8 +28,9 @@ from fxgrad.primitives.base import bind
 from fxgrad.runtime.collector import without_full_collections
 from fxgrad.runtime.stale import glance, peep, reachable
 from fxgrad.structure import LEAF_TYPES, Structure
+from fxgrad.trace.draws import watching_draws
 from fxgrad.trace.function import Traced, argument_names, as_leaf, aval_of_leaf, canonical, name_of, trace_function
-from fxgrad.trace.guards import Guards, random_state
+from fxgrad.trace.guards import Guards
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace, inline
 
@@ -82,13 +84,14 @@ CONTENTS = "the contents of an array that NumPy read while tracing"
 class _Entry:
     """One trace: the program, what it captured, how its result is put together, and its compiled form."""
 
-    __slots__ = ("captures", "contents", "donated", "executable", "guards", "out_tree", "program", "quick", "statics", "traced")
+    __slots__ = ("budget", "captures", "contents", "donated", "executable", "guards", "out_tree", "program", "quick", "statics", "traced")
 
-    def __init__(self, traced: Traced, guards: Guards, statics: Guards, donated: Sequence[int]):
+    def __init__(self, traced: Traced, guards: Guards, statics: Guards, donated: Sequence[int], budget: int | None):
         self.traced, self.guards, self.statics = traced, guards, statics  # guards of the function, of its static arguments
         self.program = canonical(dce(traced.program))
         self.captures = traced.captures
         self.donated = tuple([len(traced.captures) + i for i in donated])
+        self.budget = budget
         # Arrays within reach may have been read by NumPy, once, while tracing. Those that are captured most likely were not, and
         # are read at every call; so they get a shorter look.
         captured = {id(c) for c in traced.captures}
@@ -119,11 +122,11 @@ class _Entry:
         if self.executable is None:
             from fxgrad.compile.lower import compile_program
 
-            self.executable = compile_program(self.program)
+            self.executable = compile_program(self.program, budget=self.budget)
             if self.donated:
                 from fxgrad.compile.donation import Donating
 
-                self.executable = Donating(self.executable, compile_program(self.program, self.donated), self.donated)
+                self.executable = Donating(self.executable, compile_program(self.program, self.donated, self.budget), self.donated)
         return self.executable
 
     def quick_call(self, structure: Structure, kinds: Sequence[type]) -> Callable[[tuple[Any, ...]], Any] | None:
@@ -165,6 +168,7 @@ class Jitted:
         "_guards",
         "_hits",
         "_lock",
+        "_memory_budget",
         "_missed",
         "_misses",
         "_quick",
@@ -179,12 +183,14 @@ class Jitted:
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         donate_argnums: int | Sequence[int] = (),
+        memory_budget: int | None = None,
     ):
         self._f = f
         name_after(self, f, "jit")
         self._signature = _signature(f)
         self._static_argnums, self._static_argnames = _static_names(self._signature, static_argnums, static_argnames)
         self._donate_argnums = _donated_numbers(self._signature, donate_argnums, self._static_argnums)
+        self._memory_budget = None if memory_budget is None else budget_of(memory_budget, "jit(..., memory_budget)")
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
         self._quick: Callable[[tuple[Any, ...]], Any] | None = None  # of the entry used last
         self._guards: Guards | None = None  # shared by the entries made while nothing was rebound
@@ -313,12 +319,14 @@ class Jitted:
             self._guards = Guards(self._f)
         guards = self._guards
         statics = Guards(held)
-        generators = [*guards.generators, *statics.generators]
-        before = random_state(generators)
         marks = [(x, glance(x)) for x in leaves if type(x) is np.ndarray and reachable(x)]
+
+        def trace() -> Traced:
+            return trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
+
         with without_full_collections():
-            traced = trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
-        if random_state(generators) != before:
+            traced, drew = watching_draws(trace, [*guards.generators, *statics.generators])
+        if drew:
             code = getattr(inspect.unwrap(self._f), "__code__", None)
             raise errors.UnsupportedError(
                 f"'{name_of(self._f)}' draws random numbers (numpy.random or random) while jit traces it",
@@ -337,7 +345,7 @@ class Jitted:
             guards.checks = Guards(self._f).checks
         if statics.changed() is not None:
             statics.checks = Guards(held).checks
-        return _Entry(traced, guards, statics, donated)
+        return _Entry(traced, guards, statics, donated, self._memory_budget)
 
     def _canonical_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Keyword arguments moved to their positions, so that f(x, y=1) and f(x, 1) share a trace."""
@@ -378,7 +386,7 @@ class Jitted:
         return f"<{self.__name__}>"
 
     def __reduce__(self) -> Any:
-        made_by = jit, (self._f, self._static_argnums, self._static_argnames, self._donate_argnums)
+        made_by = jit, (self._f, self._static_argnums, self._static_argnames, self._donate_argnums, self._memory_budget)
         return reduction(self, made_by, sys._getframe(1))
 
     __name__: str
@@ -484,6 +492,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
+    memory_budget: int | None = None,
 ) -> Jitted:
     """Compile a function: trace it once, fuse its operations into kernels, and run those from then on, with the same bits.
 
@@ -495,12 +504,17 @@ def jit(
             Afterwards they are read-only, their contents unspecified; donating one again is an error, and so are writes to it.
             Views of them made before are not known and would see the results. An array that does not own its memory, is
             read-only, or overlaps another argument or a captured array is left alone.
+        memory_budget: bytes that a call may take at one time, arguments and results among them: the `peak_bytes` of
+            `lower(*args).compile().memory_analysis()`. Where it would take more, values that are needed long after they were made
+            (by the backward pass, say) are computed again there, those that cost least; the bits are the same. It is the
+            budget of this function where it is called; a transform of it, or a jitted function around it, has its own.
 
     Returns:
         A function that returns fresh NumPy arrays (rank 0: NumPy scalars), with `lower(*args)`, `cache_info()`, `clear_cache()`.
 
     Raises:
         ConcretizationError: f asks for the value of a traced array (`if x > 0`, `int(x)`).
+        FxValueError: at the call, if no way is found to stay within `memory_budget`; the message has the least that is possible.
 
     Example:
         >>> import numpy as np, fxgrad as fx
@@ -513,4 +527,4 @@ def jit(
             why="It compiles a function and returns the compiled one.",
             fix="Write fx.jit(f), then call the result with the arguments.",
         )
-    return Jitted(f, static_argnums, static_argnames, donate_argnums)  # type: ignore[arg-type]
+    return Jitted(f, static_argnums, static_argnames, donate_argnums, memory_budget)  # type: ignore[arg-type]

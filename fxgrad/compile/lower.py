@@ -32,7 +32,7 @@ from fxgrad.primitives.base import kernel_dtypes
 from fxgrad.runtime.caches import on_clear
 from fxgrad.runtime.collector import paused
 
-__all__ = ["Executable", "MemoryAnalysis", "Result", "Step", "compile_program", "kernel_step", "lowered"]
+__all__ = ["Executable", "MemoryAnalysis", "Plan", "Result", "Step", "compile_program", "kernel_step", "lowered"]
 
 
 class Step:
@@ -107,21 +107,16 @@ class MemoryAnalysis(NamedTuple):
     peak_bytes: int
 
 
-class Executable:
-    """A compiled program: `executable(*arrays) -> list of arrays`, the arrays in the order of the program's inputs.
+class Plan:
+    """What a compiled program will do: `steps`, and why it is not one kernel, of the equations of the program `flat`.
 
-    `steps` tells what is done and why it is not one kernel, of the equations of the program `flat`; `text` shows the kernels;
-    `plan_text()` where values lie.
+    `text` shows the kernels; `plan_text()` where values lie.
     """
 
-    def __init__(self, a: Analysis, steps: list[Step], results: list[Result], memory: Memory, addresses: dict[str, int]):
-        self.flat, self.steps, self.results = a.program, steps, results
-        self.source = Source(a, steps, results, memory, addresses)
+    def __init__(self, a: Analysis, steps: list[Step], results: list[Result], memory: Memory):
+        self.a, self.flat, self.steps, self.results = a, a.program, steps, results
+        self.source = Source(a, steps, results, memory)
         self.memory = self.source.memory
-        self.run: Callable[..., list] = self.source.function()
-
-    def __call__(self, *arrays: Any) -> list:
-        return self.run(*arrays)
 
     def __reduce__(self) -> Any:
         fix = "Pickle the jitted function: where it arrives it finds its kernels in the cache on disk."
@@ -166,14 +161,6 @@ class Executable:
             alive -= sum(v.aval.nbytes for v in names)
         return most
 
-    def measure_steps(self, arrays: Sequence[Any], repeat: int = 5) -> list[float]:
-        """Seconds each step takes, parallel to `steps`: the least of `repeat` runs, in each of which steps run one by one."""
-        times = [float("inf")] * len(self.steps)
-        run = self.source.function(timed=lambda i, seconds: times.__setitem__(i, min(times[i], seconds)), clock=time.perf_counter)
-        for _ in range(repeat):
-            run(*arrays)
-        return times
-
     @property
     def bytes_read(self) -> int:
         return sum(s.bytes_read for s in self.steps)
@@ -190,12 +177,37 @@ class Executable:
         return "\n".join(map(repr, self.steps))
 
 
+class Executable(Plan):
+    """A compiled program: `executable(*arrays) -> list of arrays`, the arrays in the order of the program's inputs."""
+
+    def __init__(self, plan: Plan):
+        self.__dict__ |= plan.__dict__
+        kernels = [kernel for s in self.steps for kernel in s.all_kernels]
+        addresses = kernel_addresses(kernels) if kernels else []
+        self.source.addresses = dict(zip([k.digest for k in kernels], addresses, strict=True))
+        self.run: Callable[..., list] = self.source.function()
+
+    def __call__(self, *arrays: Any) -> list:
+        return self.run(*arrays)
+
+    def measure_steps(self, arrays: Sequence[Any], repeat: int = 5) -> list[float]:
+        """Seconds each step takes, parallel to `steps`: the least of `repeat` runs, in each of which steps run one by one."""
+        times = [float("inf")] * len(self.steps)
+        run = self.source.function(timed=lambda i, seconds: times.__setitem__(i, min(times[i], seconds)), clock=time.perf_counter)
+        for _ in range(repeat):
+            run(*arrays)
+        return times
+
+
 _executables = Recent(1024)
 
 
-def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executable:
-    """The program compiled, once for each structure (and lines errors name). `donated`: numbers of inputs it may overwrite."""
-    kind = ("executable", config.fusion, config.matmul, donated)
+def compile_program(program: Program, donated: tuple[int, ...] = (), budget: int | None = None) -> Executable:
+    """The program compiled, once for each structure (and lines errors name). `donated`: numbers of inputs it may overwrite.
+
+    `budget`: bytes that all it has in memory may take at one time, arguments and results among them.
+    """
+    kind = ("executable", config.fusion, config.matmul, donated, budget)
     found = program.memo.get(kind)
     if found is None:
         key = (program.without_consts().key, program.places, kind)
@@ -203,7 +215,7 @@ def compile_program(program: Program, donated: tuple[int, ...] = ()) -> Executab
             found = _executables.get(key)
             if found is None:
                 with paused():
-                    found = _executables[key] = _compile(program, config.fusion, donated)
+                    found = _executables[key] = _compile(program, config.fusion, donated, budget=budget)
         program.memo[kind] = found
     return found
 
@@ -214,14 +226,22 @@ def forget_executables() -> None:
     _executables.clear()
 
 
-def _compile(program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True) -> Executable:
-    a, steps, results = lowered(flatten(program), fusion, donated)
+def _compile(
+    program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True, budget: int | None = None
+) -> Executable:
+    plan = _planned(flatten(program), fusion, donated, reuse)
+    if budget is not None:
+        from fxgrad.compile.budget import within_budget
+
+        plan = within_budget(plan, budget, lambda flat: _planned(flat, fusion, donated, reuse))
+    return Executable(plan)
+
+
+def _planned(flat: Program, fusion: bool, donated: Sequence[int], reuse: bool) -> Plan:
+    a, steps, results = lowered(flat, fusion, donated)
     native = {r.atom: i for i, r in enumerate(results) if r.kind == "native" and type(r.atom) is Var}
     kept = {v for r in results if r.kind == "host" and isinstance(v := a.root(r.atom), Var)}
-    memory = plan_memory(steps, a.program.inputs, native, kept, donated, reuse)
-    kernels = [kernel for s in steps for kernel in s.all_kernels]
-    addresses = dict(zip([k.digest for k in kernels], kernel_addresses(kernels), strict=True)) if kernels else {}
-    return Executable(a, steps, results, memory, addresses)
+    return Plan(a, steps, results, plan_memory(steps, a.program.inputs, native, kept, donated, reuse))
 
 
 def lowered(

@@ -45,6 +45,7 @@ class _Merger:
         self.needs = list(self.before)
         self.merges, self.known = 0, [0] * len(tasks)  # how many there were, now and when `needs` was last brought up to date
         self.ops = [len(t.all_eqns) for t in tasks]
+        self.epochs = [max([a.epochs[a.producer[v]] for v in t.stored], default=0) for t in tasks]
         self.arrays = [set(r) for r in self.reads]
         self.refused: set[tuple[int, int]] = set()
         self.fits: dict[Any, bool] = {}  # of a task and a space
@@ -99,7 +100,7 @@ class _Merger:
 
     def _merge(self, p: int, n: int) -> bool:
         space = self.spaces[p] or self.spaces[n]
-        if p == n or space is None or not self._same(space, self.spaces[n]):
+        if p == n or space is None or self.epochs[p] != self.epochs[n] or not self._same(space, self.spaces[n]):
             return False
         if (p, n) in self.refused:
             return False

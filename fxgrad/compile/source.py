@@ -36,8 +36,9 @@ _BYTES = np.dtype(np.uint8)
 class Source:
     """Writes functions that run a program; they share its work space."""
 
-    def __init__(self, a: Analysis, steps: Sequence[Step], results: Sequence[Result], memory: Memory, addresses: dict[str, int]):
-        self.a, self.steps, self.results, self.memory, self.addresses = a, steps, results, memory, addresses
+    def __init__(self, a: Analysis, steps: Sequence[Step], results: Sequence[Result], memory: Memory):
+        self.a, self.steps, self.results, self.memory = a, steps, results, memory
+        self.addresses: dict[str, int] = {}  # of the kernels, once there is machine code
         self.inputs = a.program.inputs
         self.arguments = [f"a{i}" for i in range(len(self.inputs))]
         self.host_values = {v: f"v{i}" for i, v in enumerate(v for s in steps if s.kind == "host" for v in s.writes)}

@@ -68,7 +68,8 @@ def _call(name: str, doc: Doc, saveable_of: Callable[[dict[str, Any]], Saveable 
         outputs += [Var(o.aval) for o in halves.known.outputs[len(outputs) :]]
         residuals: list[Atom] = [known_inputs[i] if kind == "in" else outputs[i] for kind, i in halves.residuals]
         known = Eqn(prim, known_inputs, {**params, "program": halves.known}, outputs, eqn.source)
-        later = Eqn(prim, residuals + late_inputs, {**params, "program": halves.later}, late_outputs, eqn.source)
+        late = {"late": True} if halves.replays else {}
+        later = Eqn(prim, residuals + late_inputs, {**params, **late, "program": halves.later}, late_outputs, eqn.source)
         return [known] if outputs else [], later, late_outputs
 
     def transpose_rule(cts: Sequence[Any], inputs: Sequence[Any], *, program: Program, **params: Any) -> list:
@@ -114,7 +115,7 @@ def _policy_of(params: dict[str, Any]) -> Saveable:
     if kind == "everything":
         return lambda eqn: True
     if kind == "dots":
-        return lambda eqn: eqn.prim.name == "dot"
+        return lambda eqn: eqn.prim.name in ("dot", "conv")
     if kind == "names":
         return lambda eqn: eqn.prim.name == "name" and eqn.params["name"] in names
     return lambda eqn: False

@@ -54,7 +54,11 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
 
 def _transpose(cts: Sequence[Any], inputs: Sequence[Any], **params: Any) -> list:
     x, w = inputs
-    return [_to_x(cts[0], aval_of(x), w, **params), None] if isinstance(x, Linear) else [None, _to_w(cts[0], x, aval_of(w), **params)]
+    return (
+        [_to_x(cts[0], aval_of(x), w, **params), None]
+        if isinstance(x, Linear)
+        else [None, _to_w(cts[0], x, aval_of(w), **params)]
+    )
 
 
 class _Roles:

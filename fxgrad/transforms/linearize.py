@@ -29,6 +29,7 @@ class Split:
     later: Program
     residuals: tuple[tuple[str, int], ...]
     unknown_out: tuple[bool, ...]
+    replays: bool = False  # whether `later` computes anything again
 
 
 def linearize(program: Program, nonzero: Sequence[bool]) -> Split:
@@ -87,7 +88,10 @@ def split(
             known_outputs.append(v)
     known = dce(Program(known_inputs, known_eqns, known_outputs, (), program.name))
     later = Program(list(needed) + later_inputs, later_eqns, later_outputs, (), program.name)
-    return Split(known, later, tuple(place[v] for v in needed), late_out)
+    again = saveable is not None and not {v for e in known_eqns for v in e.outputs}.isdisjoint(
+        v for e in later_eqns for v in e.outputs
+    )
+    return Split(known, later, tuple(place[v] for v in needed), late_out, again)
 
 
 def _free_vars(eqns: Sequence[Eqn], outputs: Sequence[Atom], bound: Sequence[Var]) -> list[Var]:

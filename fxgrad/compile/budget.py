@@ -1,0 +1,190 @@
+"""A compiled program within a number of bytes: values that are needed long after they were made are computed again there.
+
+The *turning point* is where most bytes wait for later readers: the end of the forward pass, usually. What is made before it and
+read after it is kept, or computed again just before its first late reader (`transforms/recompute.py` chooses, `late.py` keeps it
+in its place). Sizes and costs are estimates for choosing; whether a choice fits is read off its plan, and the search goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fxgrad import errors
+from fxgrad.compile.cost import equation_cost
+from fxgrad.compile.late import behind, late, postponed
+from fxgrad.ir.program import Eqn, Program, dce
+from fxgrad.ir.types import TAPE, Atom, Var
+from fxgrad.transforms.recompute import Choice, Graph
+
+if TYPE_CHECKING:
+    from fxgrad.compile.fuse import Analysis
+    from fxgrad.compile.lower import Plan
+
+__all__ = ["within_budget"]
+
+_TRIES = 7  # plans looked at on the way to a budget
+_CLOSE = 0.03  # of the budget: room that may be left unused
+_LEAST = 4  # plans looked at to tell how low it can go
+_LEVELS = 4  # how often what is computed again may be
+
+Planner = Callable[[Program], "Plan"]
+
+
+def within_budget(plan: Plan, budget: int, planner: Planner) -> Plan:
+    """The plan, or one of a program that computes the same with some equations run again, whose peak is within the budget.
+
+    Raises:
+        FxValueError: there is none; the message says how low it can go.
+    """
+    sizes, least = plan.memory_analysis(), _peak(plan)
+    for _ in range(_LEVELS):
+        if least <= budget:
+            return plan
+        search = _Search(plan, planner)
+        found = search.cheapest(budget)
+        if found is not None:
+            return found
+        plan = search.lowest()  # from here on, what is computed again may itself be computed again
+        if _peak(plan) > (1 - _CLOSE) * least:
+            break
+        least = _peak(plan)
+    least = min(least, _peak(plan))
+    if least <= budget:
+        return plan
+    raise errors.FxValueError(
+        f"'{plan.flat.name}' does not run within memory_budget={budget}: it needs {least} bytes",
+        why=f"Arguments take {sizes.argument_bytes} bytes and results {sizes.output_bytes}; the rest is the least work space that "
+        f"was found (without a budget: {sizes.temp_bytes}).",
+        fix=f"Pass memory_budget={least} or more, or give it less at a time: a smaller batch, or fx.scan over parts of it.",
+    )
+
+
+def _peak(plan: Plan) -> int:
+    return plan.memory_analysis().peak_bytes
+
+
+class _Search:
+    """Plans of one program with different equations run again."""
+
+    def __init__(self, plan: Plan, planner: Planner):
+        self.plan, self.planner, self.flat = plan, planner, plan.flat
+        self.middle = _turning_point(plan.a)
+        self.graph = _graph(plan, self.middle)
+        self._plans: dict[frozenset[int], Plan] = {}
+
+    def planned(self, choice: Choice) -> Plan:
+        """The plan of a choice."""
+        if choice.again not in self._plans:
+            self._plans[choice.again] = self.planner(rewritten(self.flat, self.middle, self.graph, choice))
+        return self._plans[choice.again]
+
+    def cheapest(self, budget: int) -> Plan | None:
+        """The plan within the budget that does least again, as far as a few tries tell."""
+        sizes = self.plan.memory_analysis()
+        least = self.graph.least()[0].bytes
+        target = budget - sizes.peak_bytes + sizes.temp_bytes  # of the graph's estimates; what they leave out is found by trying
+        low, high = least - 1, self.graph.bytes
+        best: tuple[int, Plan] | None = None
+        for _ in range(_TRIES):
+            target = min(max(target, low + 1), high)
+            choice = self.graph.choice(target)
+            if choice is None:
+                return best and best[1]
+            plan = self.planned(choice)
+            room = budget - _peak(plan)
+            if room >= 0:
+                low = target
+                if best is None or choice.cost < best[0]:
+                    best = choice.cost, plan
+            else:
+                high = target
+            if 0 <= room <= _CLOSE * budget or high - low < 2:
+                break
+            target = choice.bytes + room
+            if not low < target < high:
+                target = (low + high) // 2
+        return best and best[1]
+
+    def lowest(self) -> Plan:
+        """The plan with the lowest peak, of those that should have it."""
+        return min([self.plan, *map(self.planned, self.graph.least()[:_LEAST])], key=_peak)
+
+
+def _sizes(a: Analysis) -> tuple[Callable[[Var], int], dict[Var, Var]]:
+    """Bytes of a value, and of each view what it is a view of."""
+    root = {v: r for v, (r, _) in a.views.items() if type(r) is Var}
+    return (lambda v: 0 if v.aval.dtype == TAPE else v.aval.nbytes), root
+
+
+def _turning_point(a: Analysis) -> int:
+    """The position up to which most bytes are made that are read after it."""
+    size, root = _sizes(a)
+    eqns = a.program.eqns
+    change = np.zeros(len(eqns) + 1, np.int64)
+    last: dict[Var, int] = {}
+    for i, e in enumerate(eqns):
+        last.update((root.get(x, x), i) for x in e.inputs if type(x) is Var)
+    kept = {root.get(o, o) for o in a.program.outputs if type(o) is Var}
+    for i, e in enumerate(eqns):
+        for v in e.outputs:
+            if v not in root and v not in kept and last.get(v, i) > i:
+                change[i] += size(v)
+                change[last[v]] -= size(v)
+    return int(np.cumsum(change)[:-1].argmax()) if eqns else 0
+
+
+def _graph(plan: Plan, middle: int) -> Graph:
+    a = plan.a
+    size, root = _sizes(a)
+    early, rest = a.program.eqns[: middle + 1], a.program.eqns[middle + 1 :]
+    needed = [x for e in rest for x in e.inputs if type(x) is Var]
+    free = {root.get(o, o) for o in a.program.outputs if type(o) is Var}
+    stored = {*a.program.inputs, *(v for s in plan.steps for v in s.writes)}
+    cost: list[int | None] = []
+    for kind, e in zip(a.kinds, early, strict=False):
+        if e.prim is late:
+            cost.append(None)
+        elif kind == "view":
+            cost.append(0)
+        else:
+            cost.append(equation_cost(e, [x for x in (*e.inputs, *e.outputs) if root.get(x, x) in stored]))
+    return Graph(early, needed, free, cost, size, root)
+
+
+def rewritten(flat: Program, middle: int, graph: Graph, choice: Choice) -> Program:
+    """The program with the chosen equations run again after `middle`, segment by segment, before the first reader of each."""
+    early, rest = flat.eqns[: middle + 1], flat.eqns[middle + 1 :]
+    segment = np.repeat(np.arange(len(choice.ends)), np.diff([0, *choice.ends])).tolist()
+    groups: dict[int, list[int]] = {}
+    for i in sorted(choice.again):
+        groups.setdefault(segment[i], []).append(i)
+    touched = {s for s, group in groups.items() if any(graph.cost[i] for i in group)}
+    eqns: list[Eqn] = list(early)
+    env: dict[Var, Atom] = {}  # what late readers find in place of a value
+    done: set[int] = set()
+    for e in rest:
+        for x in e.inputs:
+            i = graph.maker.get(x) if type(x) is Var else None
+            if i is not None and (s := segment[i]) in touched and s not in done:
+                done.add(s)
+                _run_again(graph, groups[s], [v for v in graph.needed if segment[graph.maker[v]] == s], eqns, env)
+        inputs = [env.get(x, x) if type(x) is Var else x for x in e.inputs]
+        eqns.append(Eqn(e.prim, inputs, e.params, e.outputs, e.source))
+    return postponed(dce(Program(flat.inputs, eqns, flat.outputs, (), flat.name)))
+
+
+def _run_again(graph: Graph, group: Sequence[int], needed: Sequence[Var], eqns: list[Eqn], env: dict[Var, Atom]) -> None:
+    """Append these equations once more, behind a `late` of all they read and of what is kept."""
+    made = {v for i in group for v in graph.eqns[i].outputs}
+    read = [x for i in group for x in graph.eqns[i].inputs if type(x) is Var]
+    outside = [v for v in dict.fromkeys([*read, *needed]) if v not in made]
+    local: dict[Var, Atom] = dict(zip(outside, behind(outside, eqns, graph.eqns[group[0]].source), strict=True))
+    for i in group:
+        e = graph.eqns[i]
+        outs = [Var(v.aval) for v in e.outputs]
+        eqns.append(Eqn(e.prim, [local.get(x, x) if type(x) is Var else x for x in e.inputs], e.params, outs, e.source))
+        local.update(zip(e.outputs, outs, strict=True))
+    env.update((v, local[v]) for v in needed)
