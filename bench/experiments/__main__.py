@@ -73,7 +73,10 @@ def child(args: argparse.Namespace) -> None:
     (args.out / f"{name}.md").write_text(page)
     for o in result.outcomes:
         p = o.prediction
-        print(f"  {'held     ' if o.holds else 'FALSIFIED'}  {p.says}: {shown(p.value, p.unit)}, measured {shown(o.measured, p.unit)}")
+        print(
+            f"  {'held     ' if o.holds else 'FALSIFIED'}  {p.says}: {shown(p.value, p.unit)}, measured "
+            f"{shown(o.measured, p.unit)}"
+        )
     print(f"  {result.seconds:.0f} s", flush=True)
 
 
@@ -81,8 +84,12 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="+", choices=(*EXPERIMENTS, "all"), metavar="NAME", help=f"{', '.join(EXPERIMENTS)}, or all")
-    parser.add_argument("--quick", action="store_true", help="test sizes, to see that every experiment runs; writes to build/experiments")
+    parser.add_argument(
+        "names", nargs="+", choices=(*EXPERIMENTS, "all"), metavar="NAME", help=f"{', '.join(EXPERIMENTS)}, or all"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="test sizes, to see that every experiment runs; writes to build/experiments"
+    )
     parser.add_argument("--threads", type=int, default=cores(), help="threads of every contender (default: all cores)")
     parser.add_argument("--out", type=Path, help="default docs/experiments")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)

@@ -18,9 +18,10 @@ THREADS = 2
 TITLE = "Exit criteria that are tests"
 QUESTION = "Do the tests behind each exit criterion of the source document pass, how many are there, and with how much room?"
 DERIVATION = """
-The document's criteria give their own limits: 1e-5 relative for every parameter's gradient in float32 (here also 1e-11 in float64, which tells a bug
-from an order of summation), 1e-6 after 100 steps of an optimizer, equality of bits between modes. The tests are run as `make test` runs them, and
-counted; gradients and trajectories are computed here once more for their figures.
+The document's criteria give their own limits: 1e-5 relative for every parameter's gradient in float32 (here also 1e-11 in
+float64, which tells a bug from an order of summation), 1e-6 after 100 steps of an optimizer, equality of bits between modes.
+The tests are run as `make test` runs them, and counted; gradients and trajectories are computed here once more for their
+figures.
 """
 ROOT = Path(__file__).resolve().parents[2]
 # criterion -> what pytest is given
@@ -40,19 +41,52 @@ STEPS = (100, 5)
 def predict(lab: Lab) -> list[Prediction]:
     return [
         Prediction("failed", "tests that fail", 0.0, "", "They pass before anything is merged.", kind="at most"),
-        Prediction("parity32", "worst gradient of the block against PyTorch, float32", 1e-5, "", "The document's limit.", kind="at most", source="p13"),
+        Prediction(
+            "parity32",
+            "worst gradient of the block against PyTorch, float32",
+            1e-5,
+            "",
+            "The document's limit.",
+            kind="at most",
+            source="p13",
+        ),
         Prediction("parity64", "the same, float64", 1e-11, "", "Rounding alone.", kind="at most"),
-        Prediction("trajectory", "worst parameter after 100 steps of Adam against PyTorch, float64", 1e-6, "", "The document's limit.", kind="at most", source="p13"),
-        Prediction("unequal", "tensors whose bits differ between eager, compiled and checkpointed gradients", 0.0, "", "One program has one answer.", kind="at most"),
-        Prediction("stable", "NaN in a softmax of logits of +-1e4, value and gradient", 0.0, "", "The largest is subtracted first.", kind="at most", source="p13"),
-    ]  # fmt: skip
+        Prediction(
+            "trajectory",
+            "worst parameter after 100 steps of Adam against PyTorch, float64",
+            1e-6,
+            "",
+            "The document's limit.",
+            kind="at most",
+            source="p13",
+        ),
+        Prediction(
+            "unequal",
+            "tensors whose bits differ between eager, compiled and checkpointed gradients",
+            0.0,
+            "",
+            "One program has one answer.",
+            kind="at most",
+        ),
+        Prediction(
+            "stable",
+            "NaN in a softmax of logits of +-1e4, value and gradient",
+            0.0,
+            "",
+            "The largest is subtracted first.",
+            kind="at most",
+            source="p13",
+        ),
+    ]
 
 
 def run_suite(files: list[str]) -> tuple[int, int, float]:
     """(passed, failed, seconds) of pytest on these files."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", *files]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?|skipped)", out.splitlines()[-1] if out else "")}
+    counts = {
+        word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?|skipped)", out.splitlines()[-1] if out else "")
+    }
     seconds = re.search(r"in ([\d.]+)s", out)
     bad = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
     if not counts.get("passed") and not bad:
@@ -73,8 +107,13 @@ def parity(size: tuple[int, int, int, int], dtype: str) -> tuple[float, str, int
     checkpointed = example.loss_of(s.heads, target, wrap=fx.checkpoint)
     found = [
         example.named(*f(params, x))
-        for f in (fx.grad(loss, (0, 1)), fx.jit(fx.grad(loss, (0, 1))), fx.grad(checkpointed, (0, 1)), fx.jit(fx.grad(checkpointed, (0, 1))))
-    ]  # fmt: skip
+        for f in (
+            fx.grad(loss, (0, 1)),
+            fx.jit(fx.grad(loss, (0, 1))),
+            fx.grad(checkpointed, (0, 1)),
+            fx.jit(fx.grad(checkpointed, (0, 1))),
+        )
+    ]
     errors = {name: example.relative_error(found[0][name], g) for name, g in reference.gradients.items()}
     worst = max(errors, key=lambda name: errors[name])
     unequal = sum(not example.same_bits(found[0][name], g[name]) for g in found[1:] for name in g)
@@ -143,7 +182,9 @@ def compare(lab: Lab, result: Result) -> None:
         rows.append([f"gradients of the block, {dtype}", error, name])
     figures["unequal"] = unequal
     figures["trajectory"] = trajectory(STEPS[lab.quick])
-    rows.append([f"{STEPS[lab.quick]} steps of Adam on the block, float64", figures["trajectory"], "largest difference of a parameter"])
+    rows.append(
+        [f"{STEPS[lab.quick]} steps of Adam on the block, float64", figures["trajectory"], "largest difference of a parameter"]
+    )
     result.tables["parity"] = Table("Beside PyTorch", [("", ""), ("difference", ""), ("worst", "")], rows)
     figures["cases"] = len(CASES)
 
@@ -151,10 +192,16 @@ def compare(lab: Lab, result: Result) -> None:
 def explain(result: Result) -> list[str]:
     f = result.figures
     return [
-        f"{f['passed']:.0f} tests passed and {f['failed']:.0f} failed. The table of operations has {f['cases']:.0f} entries, each of which runs through every law with several "
-        "shapes: scalars, empty arrays, and every pair of shapes that broadcast.",
-        f"The worst tensor of the block's gradient is {shown(f['parity32'])} from PyTorch's in float32 and {shown(f['parity64'])} in float64: what float32 shows is the "
-        "order of summation. Eager, compiled and checkpointed gradients are equal to the last bit in all of them.",
+        (
+            f"{f['passed']:.0f} tests passed and {f['failed']:.0f} failed. The table of operations has {f['cases']:.0f} "
+            "entries, each of which runs through every law with several shapes: scalars, empty arrays, and every pair of "
+            "shapes that broadcast."
+        ),
+        (
+            f"The worst tensor of the block's gradient is {shown(f['parity32'])} from PyTorch's in float32 and "
+            f"{shown(f['parity64'])} in float64: what float32 shows is the order of summation. Eager, compiled and "
+            "checkpointed gradients are equal to the last bit in all of them."
+        ),
     ]
 
 

@@ -50,7 +50,7 @@ class Constants:
 
     # ---- the machine ---------------------------------------------------------------------------------------------------
 
-    @functools.cache  # noqa: B019: one object for each process
+    @functools.cache  # noqa: B019
     def limits(self, threads: int = 0) -> machine.Limits:
         """Bandwidth of each level and the peak of multiply-adds, with so many threads (0: those of the run)."""
         threads = threads or self.threads

@@ -22,14 +22,14 @@ Along a direction v let g(h) = f(x + h v). Taylor's theorem gives
 - central difference: (g(h) - g(-h)) / 2h = g'(0) + h^2 g'''(0) / 6 + ...,
 - forward difference: (g(h) - g(0)) / h = g'(0) + h g''(0) / 2 + ...,
 
-so on logarithmic axes the truncation error has slope 2, or 1. Values of f are off by some eps |f|, which the division makes
-eps |f| / h: slope -1. The error is least where both parts have the same derivative,
+so on logarithmic axes the truncation error has slope 2, or 1. Values of f are off by some eps |f|, which the division makes eps
+|f| / h: slope -1. The error is least where both parts have the same derivative,
 
 - central: h = (3 eps |f| / |g'''|)^(1/3), error about (eps |f|)^(2/3),
 - forward: h = 2 (eps |f| / |g''|)^(1/2), error about 2 (eps |f| |g''|)^(1/2).
 
-The complex step Im f(x + i h v) / h has a truncation error of h^2 g''' / 6 and subtracts nothing: below h of about 1e-8 its error is
-rounding alone, and stays there down to the smallest h.
+The complex step Im f(x + i h v) / h has a truncation error of h^2 g''' / 6 and subtracts nothing: below h of about 1e-8 its
+error is rounding alone, and stays there down to the smallest h.
 
 The second source document tells to use h of about 1e-4 in float64.
 """
@@ -81,9 +81,12 @@ def expected(dtype: str, count: int) -> dict[str, float]:
     h = (3 * eps * size / d3) ** (1 / 3)
     h1 = 2 * math.sqrt(eps * size / d2)
     return {
-        "step": h, "error": h * h * d3 / 6 + eps * size / h, "forward step": h1, "forward error": h1 * d2 / 2 + eps * size / h1,
+        "step": h,
+        "error": h * h * d3 / 6 + eps * size / h,
+        "forward step": h1,
+        "forward error": h1 * d2 / 2 + eps * size / h1,
         "at source": SOURCE_STEP**2 * d3 / 6 + eps * size / SOURCE_STEP,
-    }  # fmt: skip
+    }
 
 
 def predict(lab: Lab) -> list[Prediction]:
@@ -97,12 +100,23 @@ def predict(lab: Lab) -> list[Prediction]:
         Prediction("forward64", "least error of the forward difference, float64", double["forward error"], "", why, 4),
         Prediction("slope_large", "slope right of the best step, central", 2.0, "", "h^2.", 1.15),
         Prediction("slope_small", "minus the slope left of it", 1.0, "", "1/h.", 1.3),
-        Prediction("complex64", "error of the complex step at h = 1e-12, float64", 1e-15, "", "Rounding of the function alone.", kind="at most"),
         Prediction(
-            "source_loss", "error at the document's h = 1e-4 over the least error, float64", double["at source"] / double["error"], "x",
-            "There truncation is all of it: (1e-4 / best step)^2.", 4,
+            "complex64",
+            "error of the complex step at h = 1e-12, float64",
+            1e-15,
+            "",
+            "Rounding of the function alone.",
+            kind="at most",
         ),
-    ]  # fmt: skip
+        Prediction(
+            "source_loss",
+            "error at the document's h = 1e-4 over the least error, float64",
+            double["at source"] / double["error"],
+            "x",
+            "There truncation is all of it: (1e-4 / best step)^2.",
+            4,
+        ),
+    ]
 
 
 def curve(dtype: str, way: str, steps: np.ndarray, count: int) -> list[float]:
@@ -159,17 +173,27 @@ def measure(lab: Lab, result: Result) -> None:
 def explain(result: Result) -> list[str]:
     f = result.figures
     return [
-        f"Both branches are there: slope {f['slope_large']:.2f} to the right of the best step and -{f['slope_small']:.2f} to the left. The best step is "
-        f"{shown(f['step64'])} in float64 and {shown(f['step32'])} in float32, the least errors {shown(f['error64'])} and {shown(f['error32'])}. The derivation takes an "
-        "error of half a spacing for f; what f really loses on its way is a small multiple of that, and of random sign, which moves the "
-        "left branch by such a factor and the best step by its third root.",
-        f"The document's h = 1e-4 is safe but not best: its error is {shown(f['source_error'])}, {shown(f['source_loss'], 'x')} the least one. A "
-        "check with a tolerance of 1e-6 does not notice; one that wants to see an error of 1e-9 needs the better step.",
-        f"In float32 no step checks better than {shown(f['error32'])}: a wrong last digit of a float32 gradient cannot be seen by differences "
-        "in float32. fxgrad's laws check float64 and compare float32 with it.",
-        f"The complex step at h = 1e-12 is off by {shown(f['complex64'])}: it subtracts nothing, so nothing cancels. It needs a function that is "
-        "analytic and code that takes complex numbers.",
-    ]  # fmt: skip
+        (
+            f"Both branches are there: slope {f['slope_large']:.2f} to the right of the best step and -{f['slope_small']:.2f} "
+            f"to the left. The best step is {shown(f['step64'])} in float64 and {shown(f['step32'])} in float32, the least "
+            f"errors {shown(f['error64'])} and {shown(f['error32'])}. The derivation takes an error of half a spacing for f; "
+            "what f really loses on its way is a small multiple of that, and of random sign, which moves the left branch by "
+            "such a factor and the best step by its third root."
+        ),
+        (
+            f"The document's h = 1e-4 is safe but not best: its error is {shown(f['source_error'])}, "
+            f"{shown(f['source_loss'], 'x')} the least one. A check with a tolerance of 1e-6 does not notice; one that wants "
+            "to see an error of 1e-9 needs the better step."
+        ),
+        (
+            f"In float32 no step checks better than {shown(f['error32'])}: a wrong last digit of a float32 gradient cannot be "
+            "seen by differences in float32. fxgrad's laws check float64 and compare float32 with it."
+        ),
+        (
+            f"The complex step at h = 1e-12 is off by {shown(f['complex64'])}: it subtracts nothing, so nothing cancels. It "
+            "needs a function that is analytic and code that takes complex numbers."
+        ),
+    ]
 
 
 def draw(result: Result) -> dict[str, Any]:
@@ -177,9 +201,12 @@ def draw(result: Result) -> dict[str, Any]:
     table = result.tables["curve"]
     steps = table.column("h")
     looks = {
-        "central float64": ("#c1272d", "-"), "forward float64": ("#eb9c9f", "-"), "central float32": ("#4d77cf", "-"),
-        "forward float32": ("#a9bfe8", "-"), "complex float64": ("#2a9d5c", "-"),
-    }  # fmt: skip
+        "central float64": ("#c1272d", "-"),
+        "forward float64": ("#eb9c9f", "-"),
+        "central float32": ("#4d77cf", "-"),
+        "forward float32": ("#a9bfe8", "-"),
+        "complex float64": ("#2a9d5c", "-"),
+    }
     for name, (shade, line) in looks.items():
         axes.plot(steps, [max(e, 1e-17) for e in table.column(name)], line, color=shade, label=name, linewidth=1.6)
     for bits, shade in ((64, "#c1272d"), (32, "#4d77cf")):

@@ -16,25 +16,35 @@ from bench.experiments.pictures import GREY, figure
 from bench.report import cores
 
 TITLE = "Scaling over threads, and where it ends"
-QUESTION = "How much faster do p threads run a program than one, and which limit stops them: bandwidth, the serial part, sharing, or cores?"
+QUESTION = (
+    "How much faster do p threads run a program than one, and which limit stops them: bandwidth, the serial part, "
+    "sharing, or cores?"
+)
 DERIVATION = """
 With p threads on p cores a program cannot gain more than what bounds it does:
 
-- *arithmetic* (a large product; exp of what is in cache): the peak of multiply-adds with p threads over that with one, near **p**;
-- *memory* (relu(a*b + c) beyond the caches): the bandwidth of p threads over that of one, which is near **1** where one core already draws most of what memory gives;
+- *arithmetic* (a large product; exp of what is in cache): the peak of multiply-adds with p threads over that with one, near
+  **p**;
+- *memory* (relu(a*b + c) beyond the caches): the bandwidth of p threads over that of one, which is near **1** where one core
+  already draws most of what memory gives;
 - *small work*: a step of less than two grains of work wakes nobody: **1**, by design;
-- *a program of many steps* (the block's step): Amdahl. If the steps that are shared take the fraction f of one thread's time and gain S,
-  the whole gains 1 / (1 - f + f / S). S is between the two ratios above, by what bounds each step.
+- *a program of many steps* (the block's step): Amdahl. If the steps that are shared take the fraction f of one thread's time
+  and gain S, the whole gains 1 / (1 - f + f / S). S is between the two ratios above, by what bounds each step.
 
-More threads than cores have nothing to run on: **the same as p = cores**, less what it costs when a thread that others wait for is not running.
+More threads than cores have nothing to run on: **the same as p = cores**, less what it costs when a thread that others wait for
+is not running.
 """
 COPIES = (1, 2, 3, 4, 8)
 LARGE, CACHED, SMALL, SIDE = (10_000_000, 100_000), (200_000, 20_000), 1_000, (1024, 96)
 BLOCK = ((8, 128, 256, 8), (1, 4, 8, 2))
 NAMES = ("memory", "exp", "product", "small", "block")
 LABELS = {
-    "memory": "relu(a*b + c), memory", "exp": "exp, in cache", "product": "product", "small": "relu(a*b + c), 1,000 numbers", "block": "step of the block",
-}  # fmt: skip
+    "memory": "relu(a*b + c), memory",
+    "exp": "exp, in cache",
+    "product": "product",
+    "small": "relu(a*b + c), 1,000 numbers",
+    "block": "step of the block",
+}
 
 
 def programs(lab: Lab) -> dict[str, tuple[Any, list[Any]]]:
@@ -51,8 +61,11 @@ def programs(lab: Lab) -> dict[str, tuple[Any, list[Any]]]:
         "exp": (fx.jit(lambda x: np.exp(x)), arrays(1, CACHED[lab.quick])),
         "product": (fx.jit(lambda a, b: a @ b), arrays(2, side, side)),
         "small": (fx.jit(chain), arrays(3, SMALL)),
-        "block": (fx.jit(fx.value_and_grad(problem.example.loss_of(problem.size.heads, problem.target), (0, 1))), [problem.params, problem.x]),
-    }  # fmt: skip
+        "block": (
+            fx.jit(fx.value_and_grad(problem.example.loss_of(problem.size.heads, problem.target), (0, 1))),
+            [problem.params, problem.x],
+        ),
+    }
 
 
 def shared(step: Any) -> bool:
@@ -73,7 +86,11 @@ def amdahl(lab: Lab, run: Any, args: list[Any]) -> tuple[float, float]:
     steps = run.lower(*args).compile().steps
     for step, fact in zip(steps, facts.steps, strict=True):
         seconds = fact.speed.seconds or 0.0
-        gain = peak if fact.speed.bound == "peak" else c.rate(fact.speed.bytes_moved, "triad", p) / c.rate(fact.speed.bytes_moved, "triad", 1)
+        gain = (
+            peak
+            if fact.speed.bound == "peak"
+            else c.rate(fact.speed.bytes_moved, "triad", p) / c.rate(fact.speed.bytes_moved, "triad", 1)
+        )
         whole += seconds
         spent += seconds / max(gain, 1.0) if shared(step) else seconds
     in_shared = sum((fact.speed.seconds or 0.0) for step, fact in zip(steps, facts.steps, strict=True) if shared(step))
@@ -97,20 +114,35 @@ def predict(lab: Lab) -> list[Prediction]:
     block, fraction = amdahl(lab, run, args)
     lab.constants.used["fraction of the block's time in shared steps"] = fraction
     return [
-        Prediction("memory", f"{LABELS['memory']}: {p} threads over one", memory, "x", f"{shown(c.rate(size, 'triad', p), 'B/s')} against {shown(c.rate(size, 'triad', 1), 'B/s')}.", 1.2),
+        Prediction(
+            "memory",
+            f"{LABELS['memory']}: {p} threads over one",
+            memory,
+            "x",
+            f"{shown(c.rate(size, 'triad', p), 'B/s')} against {shown(c.rate(size, 'triad', 1), 'B/s')}.",
+            1.2,
+        ),
         Prediction("exp", f"{LABELS['exp']}: {p} threads over one", peak, "x", "The peaks' ratio.", 1.25),
-        Prediction("product", f"{LABELS['product']} {SIDE[lab.quick]}: {p} threads over one", peak, "x", "The peaks' ratio.", 1.2),
+        Prediction(
+            "product", f"{LABELS['product']} {SIDE[lab.quick]}: {p} threads over one", peak, "x", "The peaks' ratio.", 1.2
+        ),
         Prediction("small", f"{LABELS['small']}: {p} threads over one", 1.0, "x", "Less than two grains: nobody is woken.", 1.1),
-        Prediction("block", f"{LABELS['block']}: {p} threads over one", block, "x", f"Amdahl with {fraction:.0%} of the time in shared steps.", 1.2),
-        Prediction("more", "product, twice as many threads as cores over as many as cores", 1.0, "x", "No cores to run on.", 1.25),
-    ]  # fmt: skip
+        Prediction(
+            "block",
+            f"{LABELS['block']}: {p} threads over one",
+            block,
+            "x",
+            f"Amdahl with {fraction:.0%} of the time in shared steps.",
+            1.2,
+        ),
+        Prediction(
+            "more", "product, twice as many threads as cores over as many as cores", 1.0, "x", "No cores to run on.", 1.25
+        ),
+    ]
 
 
 def measure(lab: Lab, result: Result) -> None:
-    counts = sorted({n * (1 if n < 3 else 1) for n in COPIES} | {lab.threads})
-    if lab.quick:
-        counts = sorted({1, lab.threads, 2 * cores()})
-    counts = sorted({*counts, 2 * cores()})
+    counts = sorted({*lab.size(COPIES, (1,)), lab.threads, 2 * cores()})
     found: dict[str, dict[int, float]] = {}
     for name, (run, args) in programs(lab).items():
         contenders: dict[str, Callable[[], Any]] = {}
@@ -127,7 +159,9 @@ def measure(lab: Lab, result: Result) -> None:
     fx.set_num_threads(lab.threads)
     rows = [[LABELS[name], *(t[1] / t[p] for p in counts), t[1], min(t.values())] for name, t in found.items()]
     columns = [("", ""), *((f"{p}", "x") for p in counts), ("one thread", "s"), ("best", "s")]
-    result.tables["speedup"] = Table(f"Gain over one thread by the number of threads; this process may use {cores()} cores", columns, rows)
+    result.tables["speedup"] = Table(
+        f"Gain over one thread by the number of threads; this process may use {cores()} cores", columns, rows
+    )
     for name, t in found.items():
         result.figures[name] = t[1] / t[lab.threads]
         result.figures[f"{name}_many"] = t[1] / t[counts[-1]]
@@ -140,14 +174,32 @@ def explain(result: Result) -> list[str]:
     f, p = result.figures, result.threads
     fraction = result.constants["fraction of the block's time in shared steps"]
     return [
-        f"**Bandwidth.** The memory-bound chain gains {shown(f['memory'], 'x')} from {p} threads, {shown(result.predicted_value('memory'), 'x')} predicted: that is the plateau of memory, which one core nearly reaches alone.",
-        f"**Arithmetic.** The product gains {shown(f['product'], 'x')} and exp {shown(f['exp'], 'x')}, of {shown(result.predicted_value('product'), 'x')} that multiply-adds in registers gain. What is missing from exp is the start of a "
-        "shared step: waking and joining the team costs some microseconds, a fixed part of a call that is not much longer.",
-        f"**Amdahl.** {fraction:.0%} of the block's time on one thread is in steps that are shared; with what bounds each of them the prediction is {shown(result.predicted_value('block'), 'x')}, measured {shown(f['block'], 'x')}.",
-        f"**Sharing.** {LABELS['small'].capitalize()} gain {shown(f['small'], 'x')}: work below two grains stays with the calling thread, so that small calls do not pay for threads they cannot use.",
-        f"**More threads than cores** ({f['most']:.0f} on {f['cores']:.0f}): the product runs at {shown(f['product_many'], 'x')} of one thread's speed, the block at {shown(f['block_many'], 'x')}. A thread that is not running holds up those that wait for "
-        "its chunk; workers do not spin then, and every step pays for sleeping and waking.",
-    ]  # fmt: skip
+        (
+            f"**Bandwidth.** The memory-bound chain gains {shown(f['memory'], 'x')} from {p} threads, "
+            f"{shown(result.predicted_value('memory'), 'x')} predicted: that is the plateau of memory, which one core nearly "
+            "reaches alone."
+        ),
+        (
+            f"**Arithmetic.** The product gains {shown(f['product'], 'x')} and exp {shown(f['exp'], 'x')}, of "
+            f"{shown(result.predicted_value('product'), 'x')} that multiply-adds in registers gain. What is missing from exp "
+            "is the start of a shared step: waking and joining the team costs some microseconds, a fixed part of a call that "
+            "is not much longer."
+        ),
+        (
+            f"**Amdahl.** {fraction:.0%} of the block's time on one thread is in steps that are shared; with what bounds each "
+            f"of them the prediction is {shown(result.predicted_value('block'), 'x')}, measured {shown(f['block'], 'x')}."
+        ),
+        (
+            f"**Sharing.** {LABELS['small'].capitalize()} gain {shown(f['small'], 'x')}: work below two grains stays with the "
+            "calling thread, so that small calls do not pay for threads they cannot use."
+        ),
+        (
+            f"**More threads than cores** ({f['most']:.0f} on {f['cores']:.0f}): the product runs at "
+            f"{shown(f['product_many'], 'x')} of one thread's speed, the block at {shown(f['block_many'], 'x')}. A thread "
+            "that is not running holds up those that wait for its chunk; workers do not spin then, and every step pays for "
+            "sleeping and waking."
+        ),
+    ]
 
 
 def draw(result: Result) -> dict[str, Any]:

@@ -20,16 +20,20 @@ QUESTION = "Reverse mode keeps what the backward pass needs. How many bytes is t
 DERIVATION = """
 Let one activation be B x D float32 numbers, a = 4 B D bytes. What must last from the forward to the backward pass:
 
-- *tanh layer*, h = tanh(x W + b): the slope 1 - h^2 and the next layer's product both need h, and nobody else needs anything: **1 a** a layer.
-- *relu layer*: the same, the mask is h > 0: **1 a**. `maximum(x, 0)` is another function: its slope at 0 is a half, so it needs its argument, and the
-  next product the result: **2 a**.
-- *gelu layer*: the slope needs the argument, the next product the result: **2 a**, or 1 a if the compiler computes the cheaper one again.
-- *transformer block* with H heads over B sequences of T, a = 4 B T D: input 1, normalised input 1, query, key, value 3, probabilities H T / D,
-  mixed heads 1, middle 1, normalised middle 1, hidden 4, activated 4: **16 + H T / D** a. Computing again what is cheap (the normalised
-  inputs from row statistics, the activated from the hidden) leaves 16 - 2 - 4 = **10 + H T / D**.
+- *tanh layer*, h = tanh(x W + b): the slope 1 - h^2 and the next layer's product both need h, and nobody else needs anything:
+  **1 a** a layer.
+- *relu layer*: the same, the mask is h > 0: **1 a**. `maximum(x, 0)` is another function: its slope at 0 is a half, so it needs
+  its argument, and the next product the result: **2 a**.
+- *gelu layer*: the slope needs the argument, the next product the result: **2 a**, or 1 a if the compiler computes the cheaper
+  one again.
+- *transformer block* with H heads over B sequences of T, a = 4 B T D: input 1, normalised input 1, query, key, value 3,
+  probabilities H T / D, mixed heads 1, middle 1, normalised middle 1, hidden 4, activated 4: **16 + H T / D** a. Computing
+  again what is cheap (the normalised inputs from row statistics, the activated from the hidden) leaves 16 - 2 - 4 = **10 + H T
+  / D**.
 
-So memory is a straight line in depth and in width and has a part that is quadratic in T. The rest of a gradient (weights' gradients, the arrays
-in flight) does not grow with depth once weights are shared, which is how depth is varied here: the same weights in every layer.
+So memory is a straight line in depth and in width and has a part that is quadratic in T. The rest of a gradient (weights'
+gradients, the arrays in flight) does not grow with depth once weights are shared, which is how depth is varied here: the same
+weights in every layer.
 """
 DEPTHS = ((2, 4, 8, 16, 32), (2, 4))
 WIDTHS = ((128, 256, 512, 1024), (16, 32))
@@ -38,8 +42,11 @@ BLOCKS = ((1, 2, 3, 4), (1, 2))
 SIZE = ((4, 128, 256, 8), (1, 8, 16, 2))
 LONGER = 2  # times T
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "tanh": np.tanh, "relu": lambda x: fx.nn.relu(x), "maximum": lambda x: np.maximum(x, 0), "gelu": lambda x: fx.nn.gelu(x),
-}  # fmt: skip
+    "tanh": np.tanh,
+    "relu": lambda x: fx.nn.relu(x),
+    "maximum": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: fx.nn.gelu(x),
+}
 DERIVED = {"tanh": 1.0, "relu": 1.0, "maximum": 2.0, "gelu": 2.0}
 Step = Callable[[], Any]
 
@@ -104,12 +111,33 @@ def predict(lab: Lab) -> list[Prediction]:
         Prediction("relu", "by a relu layer", DERIVED["relu"], "", "h alone.", 1.05),
         Prediction("maximum", "by a layer of maximum(x, 0)", DERIVED["maximum"], "", "Argument and result.", 1.05),
         Prediction("gelu", "by a gelu layer", DERIVED["gelu"], "", "Argument and result, if nothing is computed again.", 1.05),
-        Prediction("block", f"by a transformer block (B,T,D,H = {b},{t},{d},{heads})", 10 + quadratic, "", "With the cheap parts computed again.", 1.15),
+        Prediction(
+            "block",
+            f"by a transformer block (B,T,D,H = {b},{t},{d},{heads})",
+            10 + quadratic,
+            "",
+            "With the cheap parts computed again.",
+            1.15,
+        ),
         Prediction("block_plain", "the same", 16 + quadratic, "", "With everything kept.", kind="at most"),
         Prediction("width", "power of the width in a tanh layer's bytes", 1.0, "", "a = 4 B D.", 1.02),
-        Prediction("quadratic", f"growth of a block's bytes when T is {LONGER} times as long, beyond {LONGER}x, in a", LONGER * (LONGER - 1) * quadratic, "", "H T / D.", 1.3),
-        Prediction("process", "growth with depth that the process sees, over the planned, tanh", 1.0, "x", "The plan is what is allocated.", 1.1),
-    ]  # fmt: skip
+        Prediction(
+            "quadratic",
+            f"growth of a block's bytes when T is {LONGER} times as long, beyond {LONGER}x, in a",
+            LONGER * (LONGER - 1) * quadratic,
+            "",
+            "H T / D.",
+            1.3,
+        ),
+        Prediction(
+            "process",
+            "growth with depth that the process sees, over the planned, tanh",
+            1.0,
+            "x",
+            "The plan is what is allocated.",
+            1.1,
+        ),
+    ]
 
 
 def measure(lab: Lab, result: Result) -> None:
@@ -169,40 +197,58 @@ def alive(loss: Callable[..., Any], args: list[Any], a: float) -> Table:
     total = [sum(v.aval.nbytes for v, (b, d) in lives.items() if b <= i <= d) for i in range(len(executable.steps))]
     at = int(np.argmax(total))
     there = sorted(((b, d, v) for v, (b, d) in lives.items() if b <= at <= d), key=lambda x: (-x[2].aval.nbytes, x[0]))
-    rows = [[str(v.aval), v.aval.nbytes / a, b + 1, d + 1, cut(made[v].title) if v in made else "work space"] for b, d, v in there]
+    rows = [
+        [str(v.aval), v.aval.nbytes / a, b + 1, d + 1, cut(made[v].title) if v in made else "work space"] for b, d, v in there
+    ]
     columns = [("value", ""), ("in a", ""), ("from step", ""), ("to step", ""), ("written by", "")]
-    return Table(f"Alive at step {at + 1} of {len(executable.steps)}, where most is, one block", columns, [r for r in rows if r[1] >= 0.2])
+    return Table(
+        f"Alive at step {at + 1} of {len(executable.steps)}, where most is, one block", columns, [r for r in rows if r[1] >= 0.2]
+    )
 
 
 def explain(result: Result) -> list[str]:
     f, said = result.figures, result.predicted_value
     more = [f"{k} ({f[k]:.2f} a, {said(k):.0f} derived)" for k in ("tanh", "relu", "maximum", "gelu") if f[k] > 1.05 * said(k)]
     layers = (
-        f"More than derived is kept by {', '.join(more)}: a kernel of the forward pass also writes what only the derivative reads, a mask or a slope, "
-        "beside the values from which the backward pass could compute it."
+        (
+            f"More than derived is kept by {', '.join(more)}: a kernel of the forward pass also writes what only the "
+            "derivative reads, a mask or a slope, beside the values from which the backward pass could compute it."
+        )
         if more
         else "Every layer keeps what was derived."
     )
     block = (
-        f"A block keeps {f['block']:.1f} a ({shown(f['block_bytes'], 'B')}); {said('block'):.1f} were derived with the cheap parts computed again, "
-        f"{said('block_plain'):.1f} with everything kept once. "
+        f"A block keeps {f['block']:.1f} a ({shown(f['block_bytes'], 'B')}); {said('block'):.1f} were derived with the "
+        f"cheap parts computed again, {said('block_plain'):.1f} with everything kept once. "
     )
     block += (
-        "The table of what is alive shows where the rest is: values that differ by a bias or a scale only, kept before and after, exponentials beside the "
-        "probabilities made of them, slopes beside their arguments. That is memory a compiler could still save."
+        (
+            "The table of what is alive shows where the rest is: values that differ by a bias or a scale only, kept before "
+            "and after, exponentials beside the probabilities made of them, slopes beside their arguments. That is memory a "
+            "compiler could still save."
+        )
         if f["block"] > said("block_plain")
         else "So the compiler computes some of it again."
     )
     process = (
-        f"The process grew by {shown(f['process_bytes'], 'B')} between the shallowest and the deepest network, {f['process']:.2f} of what the plans say."
+        (
+            f"The process grew by {shown(f['process_bytes'], 'B')} between the shallowest and the deepest network, "
+            f"{f['process']:.2f} of what the plans say."
+        )
         if f["process_bytes"]
         else "The system does not tell what a process uses at most."
     )
     return [
         layers,
-        "What depth does not change (the arrays in flight, the weights' gradients, their packed panels) is the intercept of the lines, not their slope.",
+        (
+            "What depth does not change (the arrays in flight, the weights' gradients, their packed panels) is the intercept "
+            "of the lines, not their slope."
+        ),
         block,
-        f"Doubling T adds {f['quadratic']:.1f} a beyond the doubling, {said('quadratic'):.1f} derived for one table of probabilities: the part that grows with the square of T.",
+        (
+            f"Doubling T adds {f['quadratic']:.1f} a beyond the doubling, {said('quadratic'):.1f} derived for one table of "
+            "probabilities: the part that grows with the square of T."
+        ),
         process,
     ]
 

@@ -17,14 +17,15 @@ from bench.experiments.pictures import GREY, figure
 TITLE = "Backward over forward, per operation and for the block"
 QUESTION = "A backward pass is said to cost twice a forward pass. For which operations is that so?"
 DERIVATION = """
-The rule comes from matrix products: C = A B costs one product, its pullback two, C' B^T and A^T C' (the document derives it). Nothing of the
-kind follows for operations that are bound by memory, whose cost is bytes. There count arrays of N elements, for the value alone and
-for value and gradient together, compiled as one program:
+The rule comes from matrix products: C = A B costs one product, its pullback two, C' B^T and A^T C' (the document derives it).
+Nothing of the kind follows for operations that are bound by memory, whose cost is bytes. There count arrays of N elements, for
+the value alone and for value and gradient together, compiled as one program:
 
-- y = tanh(x): x read, y written, **2**. With the gradient: x and the cotangent read, y and dx written, **4**; the slope comes from y
-  while it is in a register. The backward pass costs 4/2 - 1 = **1** forward pass.
+- y = tanh(x): x read, y written, **2**. With the gradient: x and the cotangent read, y and dx written, **4**; the slope comes
+  from y while it is in a register. The backward pass costs 4/2 - 1 = **1** forward pass.
 - y = a*b: 3, and with the gradient a, b, ct read, y, da, db written: 6. **1**.
-- y = sum(x): x read, 1; with the gradient dx is written too: 2. **1**, and a little more, a byte written being dearer than a byte read.
+- y = sum(x): x read, 1; with the gradient dx is written too: 2. **1**, and a little more, a byte written being dearer than a
+  byte read.
 - softmax, layer norm: a row stays in cache between its passes, so 2 and 4 as for tanh. **1**.
 - a layer gelu(x W + b) is a matrix product with an epilogue: **2**.
 - the transformer block is matrix products for the most part: **2** by their count of operations.
@@ -65,8 +66,14 @@ CASES = (
     Case("softmax", lambda x: fx.nn.softmax(x), (ROWS,), (2, 4), (TINY,)),
     Case("layer norm", _norm, (ROWS, (1024,), (1024,)), (2, 4), (TINY, (64,), (64,))),
     Case("a @ b", lambda a, b: a @ b, ((768, 768), (768, 768)), None, ((32, 32), (32, 32))),
-    Case("gelu(x @ w + b)", lambda x, w, b: fx.nn.gelu(x @ w + b), ((1024, 512), (512, 512), (512,)), None, ((32, 32), (32, 32), (32,))),
-)  # fmt: skip
+    Case(
+        "gelu(x @ w + b)",
+        lambda x, w, b: fx.nn.gelu(x @ w + b),
+        ((1024, 512), (512, 512), (512,)),
+        None,
+        ((32, 32), (32, 32), (32,)),
+    ),
+)
 BLOCK = ((8, 128, 256, 8), (1, 4, 8, 2))
 PREDICTED = ("tanh(x)", "a * b", "sum(x)", "softmax", "layer norm", "a @ b", "gelu(x @ w + b)")
 
@@ -80,7 +87,9 @@ def predict(lab: Lab) -> list[Prediction]:
     out = []
     for name in PREDICTED:
         c = by_name[name]
-        why = "Two products for one." if c.moved is None else f"{c.moved[1]} arrays moved with the gradient, {c.moved[0]} without."
+        why = (
+            "Two products for one." if c.moved is None else f"{c.moved[1]} arrays moved with the gradient, {c.moved[0]} without."
+        )
         out.append(Prediction(key(name), f"backward over forward, {name}", c.expected, "x", why, 1.3))
     out.append(Prediction("tanh_source", "the same, tanh(x)", 2.0, "x", "The document's rule.", 1.3, source="p13"))
     out.append(Prediction("block", "backward over forward, the block", 2.0, "x", "Its products by count.", 1.25, source="p13"))
@@ -122,7 +131,15 @@ def measure(lab: Lab, result: Result) -> None:
     figures["block"] = times["both"] / times["value"] - 1
     figures["block_flops"], figures["block_peak"] = problem.flops / times["both"], lab.constants.limits().peak_float32
     rows.append(["transformer block", "products", times["value"], times["both"], 2.0, figures["block"], None])
-    columns = [("operation", ""), ("bound by", ""), ("value", "s"), ("value and gradient", "s"), ("derived", "x"), ("measured", "x"), ("reached", "B/s")]
+    columns = [
+        ("operation", ""),
+        ("bound by", ""),
+        ("value", "s"),
+        ("value and gradient", "s"),
+        ("derived", "x"),
+        ("measured", "x"),
+        ("reached", "B/s"),
+    ]
     result.tables["ratios"] = Table("Backward over forward, float32", columns, rows)
 
 
@@ -131,13 +148,22 @@ def explain(result: Result) -> list[str]:
     memory = [r for r in rows if r[1] == "bytes"]
     low, high = min(memory, key=lambda r: r[5]), max(memory, key=lambda r: r[5])
     return [
-        f"Products: {shown(f[key('a @ b')], 'x')} for a @ b and {shown(f[key('gelu(x @ w + b)')], 'x')} for a layer, where 2 was derived; gelu's slope is arithmetic that the value does not need.",
-        f"Bytes: between {shown(low[5], 'x')} ({low[0]}) and {shown(high[5], 'x')} ({high[0]}), where 1 was derived. What differs from 1 is the price of "
-        "writing: gradients write more of their bytes than values do, and a written byte is dearer than a read one (E8); and where the value "
-        "costs arithmetic besides bytes (exp, tanh), that is paid once for both passes, which pulls the ratio below 1.",
-        f"The rule of 2 predicts tanh's gradient {2 / max(f['tanh_source'], 1e-9):.1f} times too dear. It is a rule about products, and the block, being products for the most part, "
-        f"obeys it: {shown(f['block'], 'x')}. Its gradient reaches {shown(f['block_flops'], 'flop/s')} of {shown(f['block_peak'], 'flop/s')}.",
-    ]  # fmt: skip
+        (
+            f"Products: {shown(f[key('a @ b')], 'x')} for a @ b and {shown(f[key('gelu(x @ w + b)')], 'x')} for a layer, "
+            "where 2 was derived; gelu's slope is arithmetic that the value does not need."
+        ),
+        (
+            f"Bytes: between {shown(low[5], 'x')} ({low[0]}) and {shown(high[5], 'x')} ({high[0]}), where 1 was derived. What "
+            "differs from 1 is the price of writing: gradients write more of their bytes than values do, and a written byte "
+            "is dearer than a read one (E8); and where the value costs arithmetic besides bytes (exp, tanh), that is paid "
+            "once for both passes, which pulls the ratio below 1."
+        ),
+        (
+            f"The rule of 2 predicts tanh's gradient {2 / max(f['tanh_source'], 1e-9):.1f} times too dear. It is a rule about "
+            f"products, and the block, being products for the most part, obeys it: {shown(f['block'], 'x')}. Its gradient "
+            f"reaches {shown(f['block_flops'], 'flop/s')} of {shown(f['block_peak'], 'flop/s')}."
+        ),
+    ]
 
 
 def draw(result: Result) -> dict[str, Any]:

@@ -16,18 +16,21 @@ from bench.peers import EAGER, FXGRAD, JAX
 
 THREADS = 1
 TITLE = "Where dispatch ends and arithmetic begins"
-QUESTION = "A call costs something before the first element. Up to which size is that most of its time: eager, compiled, NumPy, PyTorch, JAX?"
+QUESTION = (
+    "A call costs something before the first element. Up to which size is that most of its time: eager, compiled, "
+    "NumPy, PyTorch, JAX?"
+)
 DERIVATION = """
-A call on N elements takes t(N) = t0 + s N: t0 is dispatch (arguments, types, allocation, launch), s the time of an element. At the **crossover**
-N* = t0 / s half of the time is dispatch; below it, faster kernels are no use, above it faster calls are none.
+A call on N elements takes t(N) = t0 + s N: t0 is dispatch (arguments, types, allocation, launch), s the time of an element. At
+the **crossover** N* = t0 / s half of the time is dispatch; below it, faster kernels are no use, above it faster calls are none.
 
 For relu(a*b + c) in float32, arrays in the second-level cache:
 
 - operation by operation there are three dispatches, and 32 bytes an element at that cache's rate: N* = 3 t_op B / 32;
 - compiled there is one dispatch and 16 bytes: N* = t_call B / 16.
 
-t_op and t_call were measured beforehand on another operation (the negative of 16 numbers), B by a stream. So compiling should move the
-crossover by (t_call / 3 t_op) * 2: it removes dispatch three times over and halves the bytes.
+t_op and t_call were measured beforehand on another operation (the negative of 16 numbers), B by a stream. So compiling should
+move the crossover by (t_call / 3 t_op) * 2: it removes dispatch three times over and halves the bytes.
 
 For a product of two k x k matrices the work is 2 k^3 operations at the peak P of multiply-adds: k* = (t_op P / 2)^(1/3). The
 document reports 1.8 us for NumPy at k = 64, "a substantial fraction" of it overhead.
@@ -51,11 +54,15 @@ def product(xp: Any, a: Any, b: Any) -> Any:
     return xp.matmul(a, b)
 
 
-def contenders(lab: Lab, f: Callable[..., Any], torch_f: Callable[..., Any], args: list[np.ndarray]) -> dict[str, Callable[[], Any]]:
+def contenders(
+    lab: Lab, f: Callable[..., Any], torch_f: Callable[..., Any], args: list[np.ndarray]
+) -> dict[str, Callable[[], Any]]:
     compiled = fx.jit(lambda *args: f(np, *args))
     found: dict[str, Callable[[], Any]] = {
-        FXGRAD: lambda: compiled(*args), EAGER: lambda: f(fnp, *args), "numpy": lambda: f(np, *args),
-    }  # fmt: skip
+        FXGRAD: lambda: compiled(*args),
+        EAGER: lambda: f(fnp, *args),
+        "numpy": lambda: f(np, *args),
+    }
     torch, jax = lab.peer("torch"), lab.peer("jax")
     if torch is not None:
         tensors = [torch.from_numpy(x) for x in args]
@@ -94,7 +101,9 @@ def predict(lab: Lab) -> list[Prediction]:
     t0 = lab.constants.numpy_call
     share = t0 / (t0 + 2 * 64**3 / peak)
     out.append(
-        Prediction("share64", "dispatch in NumPy's 64 x 64 product", share, "%", f"{shown(t0, 's')} against 2 k^3 at the peak.", 2.0)
+        Prediction(
+            "share64", "dispatch in NumPy's 64 x 64 product", share, "%", f"{shown(t0, 's')} against 2 k^3 at the peak.", 2.0
+        )
     )
     return out
 
@@ -155,7 +164,13 @@ def crossovers(
         result.figures[f"{star} {name}"], result.figures[f"t0 {key} {name}"] = at, t0
         rows.append([name, t0, 16 / s if power == 1.0 else 1 / s, at, worst(x, t, t0, s)])
     unit, what = ("B/s", "16 bytes an element") if power == 1.0 else ("flop/s", "operations")
-    columns = [("", ""), ("dispatch t0", "s"), (f"then, {what}", unit), (f"crossover {star}", ""), ("the fit is off by at most", "%")]
+    columns = [
+        ("", ""),
+        ("dispatch t0", "s"),
+        (f"then, {what}", unit),
+        (f"crossover {star}", ""),
+        ("the fit is off by at most", "%"),
+    ]
     title = "Fits of relu(a*b + c)" if key == "chain" else "Fits of the product"
     result.tables[f"fit_{key}"] = Table(f"{title}, sizes up to {shown(most)}", columns, rows)
 
@@ -168,18 +183,32 @@ def explain(result: Result) -> list[str]:
     moved = f[f"N* {EAGER}"] / compiled
     peers = [f"{name} {shown(f[f'call {name}'], 's')}" for name in (TORCH, JAX, JAX_EAGER) if f"call {name}" in f]
     return [
-        f"**Crossovers of relu(a*b + c)**, in elements: {said}. Below it a library is judged by its calls: on one element fxgrad's compiled call takes "
-        f"{shown(f['call_jit'], 's')}, NumPy's three {shown(f['call_numpy'], 's')}, fxgrad's eager three {shown(f['call_eager'], 's')}; {', '.join(peers)}.",
-        f"**What compiling moves.** It divides dispatch by {f['eager_over_jit']:.1f} and the crossover by {moved:.1f}: an array of {shown(compiled)} elements is enough to "
-        f"keep a compiled call busy, eager it takes {shown(f[f'N* {EAGER}'])}. That is the case for compiling small work; at {shown(f['largest'])} elements, far above every "
-        f"crossover, compiling still gains {shown(f['largest_ratio'], 'x')} over NumPy, but by bytes (E8), not by dispatch.",
-        f"**Products.** NumPy's 64 x 64 product takes {shown(f['numpy64'], 's')} here, {f['share64']:.0%} of it what a 1 x 1 product takes: dispatch. The document's 1.8 us is of the "
-        f"same kind, its 1,679 GFLOP/s at 512 is an accelerator's: this core's ceiling is {shown(f['peak'], 'flop/s')}, of which fxgrad's best product here reaches {f['best_matmul'] / f['peak']:.0%}. "
-        f"The crossover is at k = {f['k* numpy']:.0f} for NumPy and {f[f'k* {FXGRAD}']:.0f} for fxgrad compiled.",
-        "**Where the model is too simple.** One line has one price of an element; really small arrays lie in the first-level cache and are cheaper, some libraries begin to use "
-        "other code paths or threads at a size of their choice, and a product below a register block runs at a fraction of the peak. The last column of the fits says how far "
-        "off that puts a line; the crossover is good to about that factor.",
-    ]  # fmt: skip
+        (
+            f"**Crossovers of relu(a*b + c)**, in elements: {said}. Below it a library is judged by its calls: on one element "
+            f"fxgrad's compiled call takes {shown(f['call_jit'], 's')}, NumPy's three {shown(f['call_numpy'], 's')}, fxgrad's "
+            f"eager three {shown(f['call_eager'], 's')}; {', '.join(peers)}."
+        ),
+        (
+            f"**What compiling moves.** It divides dispatch by {f['eager_over_jit']:.1f} and the crossover by {moved:.1f}: an "
+            f"array of {shown(compiled)} elements is enough to keep a compiled call busy, eager it takes "
+            f"{shown(f[f'N* {EAGER}'])}. That is the case for compiling small work; at {shown(f['largest'])} elements, far "
+            f"above every crossover, compiling still gains {shown(f['largest_ratio'], 'x')} over NumPy, but by bytes (E8), "
+            "not by dispatch."
+        ),
+        (
+            f"**Products.** NumPy's 64 x 64 product takes {shown(f['numpy64'], 's')} here, {f['share64']:.0%} of it what a 1 "
+            "x 1 product takes: dispatch. The document's 1.8 us is of the same kind, its 1,679 GFLOP/s at 512 is an "
+            f"accelerator's: this core's ceiling is {shown(f['peak'], 'flop/s')}, of which fxgrad's best product here reaches "
+            f"{f['best_matmul'] / f['peak']:.0%}. The crossover is at k = {f['k* numpy']:.0f} for NumPy and "
+            f"{f[f'k* {FXGRAD}']:.0f} for fxgrad compiled."
+        ),
+        (
+            "**Where the model is too simple.** One line has one price of an element; really small arrays lie in the "
+            "first-level cache and are cheaper, some libraries begin to use other code paths or threads at a size of their "
+            "choice, and a product below a register block runs at a fraction of the peak. The last column of the fits says "
+            "how far off that puts a line; the crossover is good to about that factor."
+        ),
+    ]
 
 
 def draw(result: Result) -> dict[str, Any]:
@@ -191,7 +220,9 @@ def draw(result: Result) -> dict[str, Any]:
             t = table.column(name)
             axes.plot(n, [x * 1e6 for x in t], "o-", color=colour(name), markersize=3, linewidth=1.4, label=name)
             at = result.figures[f"{star} {name}"]
-            axes.plot([at], [2e6 * result.figures[f"t0 {key} {name}"]], "D", color=colour(name), markersize=7, markeredgecolor="black")
+            axes.plot(
+                [at], [2e6 * result.figures[f"t0 {key} {name}"]], "D", color=colour(name), markersize=7, markeredgecolor="black"
+            )
         title = "relu(a*b + c)" if key == "chain" else "k x k product"
         loglog(axes, size, "microseconds a call", f"{title}, float32, one thread; diamonds: half is dispatch")
     left.legend(frameon=False, fontsize=8)

@@ -19,20 +19,26 @@ from bench.experiments.pictures import figure, loglog
 from bench.processes import fresh
 
 TITLE = "Eager against compiled, and when compiling has paid"
-QUESTION = "Compiling costs once and saves at every call. After how many calls is it cheaper, with an empty cache and with a warm one?"
+QUESTION = (
+    "Compiling costs once and saves at every call. After how many calls is it cheaper, with an empty cache and with a warm one?"
+)
 DERIVATION = """
-Let F_e and F_c be the seconds of the first call, eager and compiled, e and c those of every later one. After k calls the compiled function has
-cost F_c + (k - 1) c, the eager one F_e + (k - 1) e, so compiling has paid after
+Let F_e and F_c be the seconds of the first call, eager and compiled, e and c those of every later one. After k calls the
+compiled function has cost F_c + (k - 1) c, the eager one F_e + (k - 1) e, so compiling has paid after
 
     k = 1 + (F_c - F_e) / (e - c) calls.
 
-With an empty cache F_c is what the first compiled function of a process costs (loading the compiler, and once for a machine its runtime), and for each kernel
-its machine code. With a warm cache there is nothing to generate. Eager, each operation costs its dispatch; a gradient that is not
-compiled is traced anew at every call besides. The costs are taken from other functions: one of a single kernel, one of several, and a
-chain of ten sines and its gradient.
+With an empty cache F_c is what the first compiled function of a process costs (loading the compiler, and once for a machine its
+runtime), and for each kernel its machine code. With a warm cache there is nothing to generate. Eager, each operation costs its
+dispatch; a gradient that is not compiled is traced anew at every call besides. The costs are taken from other functions: one of
+a single kernel, one of several, and a chain of ten sines and its gradient.
 """
 PROGRAMS = ("operations", "layers", "block")
-LABELS = {"operations": "30 operations on 1,000 numbers", "layers": "gradient of 4 layers, 64 x 64", "block": "gradient of the block, 2,32,64,4"}
+LABELS = {
+    "operations": "30 operations on 1,000 numbers",
+    "layers": "gradient of 4 layers, 64 x 64",
+    "block": "gradient of the block, 2,32,64,4",
+}
 MODES = ("eager", "empty", "warm", "hot")
 RUNS = (3, 1)
 SCRIPT = """
@@ -117,19 +123,32 @@ def predict(lab: Lab) -> list[Prediction]:
     kernels = len(fx.jit(reductions).lower(np.ones((16, 16))).compile().steps)
     each, operation, derived = (several - one) / max(kernels - 1, 1), forward / 11, gradient / 11
     lab.constants.used |= {
-        "first compiled function, empty cache, s": one, "each further kernel, s": each,
-        "eager operation in a chain, s": operation, "operation of an eager gradient, s": derived,
-    }  # fmt: skip
+        "first compiled function, empty cache, s": one,
+        "each further kernel, s": each,
+        "eager operation in a chain, s": operation,
+        "operation of an eager gradient, s": derived,
+    }
     out = []
     for name in chosen(lab):
         f, args = problem(name)
         operations = 30 if name == "operations" else len(program_of(forward_of(name), args).eqns)
         steps = len(fx.jit(f).lower(*args).compile().steps)
         first, eager = one + each * (steps - 1), operations * (operation if name == "operations" else derived)
-        says = f"{steps} steps to compile, {operations} operations of {shown(operation if name == 'operations' else derived, 's')}."
+        says = (
+            f"{steps} steps to compile, {operations} operations of {shown(operation if name == 'operations' else derived, 's')}."
+        )
         out.append(Prediction(f"first {name}", f"first compiled call, empty cache: {LABELS[name]}", first, "s", says, 2.0))
         out.append(Prediction(f"eager {name}", f"an eager call: {LABELS[name]}", eager, "s", says, 2.0))
-        out.append(Prediction(f"paid {name}", f"calls until compiling has paid, empty cache: {LABELS[name]}", 1 + first / eager, "", "First over the saving.", 3.0))
+        out.append(
+            Prediction(
+                f"paid {name}",
+                f"calls until compiling has paid, empty cache: {LABELS[name]}",
+                1 + first / eager,
+                "",
+                "First over the saving.",
+                3.0,
+            )
+        )
     return out
 
 
@@ -162,13 +181,30 @@ def measure(lab: Lab, result: Result) -> None:
             figures[f"paid {name}"] = paid(empty, eager_first, eager, compiled)
             figures[f"paid warm {name}"] = paid(warm, eager_first, eager, compiled)
             figures[f"eager_first {name}"] = eager_first
-            rows.append([
-                LABELS[name], eager_first, eager, hot, empty, warm, compiled, figures[f"paid {name}"], figures[f"paid warm {name}"],
-            ])  # fmt: skip
+            rows.append(
+                [
+                    LABELS[name],
+                    eager_first,
+                    eager,
+                    hot,
+                    empty,
+                    warm,
+                    compiled,
+                    figures[f"paid {name}"],
+                    figures[f"paid warm {name}"],
+                ]
+            )
     columns = [
-        ("", ""), ("eager: first call", "s"), ("a call", "s"), ("a call once compiled in the background", "s"),
-        ("compiled: first call, empty cache", "s"), ("warm cache", "s"), ("a call", "s"), ("paid after calls, empty cache", ""), ("warm cache", ""),
-    ]  # fmt: skip
+        ("", ""),
+        ("eager: first call", "s"),
+        ("a call", "s"),
+        ("a call once compiled in the background", "s"),
+        ("compiled: first call, empty cache", "s"),
+        ("warm cache", "s"),
+        ("a call", "s"),
+        ("paid after calls, empty cache", ""),
+        ("warm cache", ""),
+    ]
     result.tables["calls"] = Table("Every figure in fresh processes", columns, rows)
 
 
@@ -178,14 +214,16 @@ def explain(result: Result) -> list[str]:
         if f"paid {name}" in f:
             ratio = f[f"eager {name}"] / f[f"compiled {name}"]
             out.append(
-                f"**{LABELS[name]}**: eager {shown(f[f'eager {name}'], 's')}, compiled {shown(f[f'compiled {name}'], 's')} a call, {shown(ratio, 'x')}. The first compiled "
-                f"call takes {shown(f[f'first {name}'], 's')} with an empty cache and {shown(f[f'warm {name}'], 's')} with a warm one, so compiling has paid after "
-                f"{f[f'paid {name}']:.0f} and {f[f'paid warm {name}']:.0f} calls. Left to itself, the eager function is compiled in the background and then takes "
-                f"{shown(f[f'hot {name}'], 's')}."
+                f"**{LABELS[name]}**: eager {shown(f[f'eager {name}'], 's')}, compiled {shown(f[f'compiled {name}'], 's')} a "
+                f"call, {shown(ratio, 'x')}. The first compiled call takes {shown(f[f'first {name}'], 's')} with an empty cache "
+                f"and {shown(f[f'warm {name}'], 's')} with a warm one, so compiling has paid after {f[f'paid {name}']:.0f} and "
+                f"{f[f'paid warm {name}']:.0f} calls. Left to itself, the eager function is compiled in the background and then "
+                f"takes {shown(f[f'hot {name}'], 's')}."
             )
     out.append(
-        "With an empty cache most of the first call is the same for every function: the compiler and the runtime are made ready once for a machine. "
-        "The bits do not depend on any of it: an eager call, one compiled in the background and a compiled one give equal results, so the choice is about time alone."
+        "With an empty cache most of the first call is the same for every function: the compiler and the runtime are "
+        "made ready once for a machine. The bits do not depend on any of it: an eager call, one compiled in the "
+        "background and a compiled one give equal results, so the choice is about time alone."
     )
     return out
 
@@ -206,7 +244,14 @@ def draw(result: Result) -> dict[str, Any]:
             a.plot(k, first + (k - 1) * each, color=shade, label=label)
         for which, shade in ((f"paid {name}", "#c1272d"), (f"paid warm {name}", "#4d77cf")):
             at = f[which]
-            a.plot([at], [f[f"eager_first {name}"] + (at - 1) * f[f"eager {name}"]], "D", color=shade, markersize=6, markeredgecolor="black")
+            a.plot(
+                [at],
+                [f[f"eager_first {name}"] + (at - 1) * f[f"eager {name}"]],
+                "D",
+                color=shade,
+                markersize=6,
+                markeredgecolor="black",
+            )
         loglog(a, "calls", "seconds in all", LABELS[name])
     axes[0].legend(frameon=False, fontsize=8)
     return {"": made}

@@ -18,26 +18,28 @@ from fxgrad.runtime.buffers import forget_buffers
 
 TITLE = "Fusion of relu(a*b + c) and of longer chains, derived and measured"
 QUESTION = (
-    "Fused, relu(a*b + c) moves half the bytes that it moves operation by operation. Is it twice as fast? And if not, where is the rest?"
+    "Fused, relu(a*b + c) moves half the bytes that it moves operation by operation. Is it twice as fast? And if "
+    "not, where is the rest?"
 )
 DERIVATION = """
 Operation by operation, N float32 elements move 12N bytes for `a*b` (two arrays read, one written), 12N for `+ c` and 8N for
-`relu`: **32N**. One fused kernel reads a, b, c and writes the result: **16N**. Arithmetic is the same, 3N operations, and far below
-what the machine can do a byte. So where time is bytes, fusion gives 32/16 = **2**.
+`relu`: **32N**. One fused kernel reads a, b, c and writes the result: **16N**. Arithmetic is the same, 3N operations, and far
+below what the machine can do a byte. So where time is bytes, fusion gives 32/16 = **2**.
 
 That takes every byte for equal and everything else for free. A better derivation has four terms:
 
-1. *Launch.* A compiled call costs so much before any element; each kernel beyond the first adds to it. It matters where N is small.
-2. *Bytes at their price.* A byte read costs r, a byte written w, both measured by streams over a working set of the same size (`read`,
-   `copy`: w = 2/copy - r). Fused: 12N r + 4N w. Unfused: 20N r + 12N w. With w = r that is 16N and 32N; a written byte is dearer, so
-   the ratio moves towards 3, the ratio of the bytes written.
-3. *Write-allocate.* A store that misses the caches reads its line first: 4N more bytes for every array written in memory, 20N fused, 44N
-   unfused. fxgrad's kernels bypass the caches for results of 32 MB and more, which saves that read. An operation done in place
-   never pays it: its line is there already; its write costs w - r.
+1. *Launch.* A compiled call costs so much before any element; each kernel beyond the first adds to it. It matters where N is
+   small.
+2. *Bytes at their price.* A byte read costs r, a byte written w, both measured by streams over a working set of the same size
+   (`read`, `copy`: w = 2/copy - r). Fused: 12N r + 4N w. Unfused: 20N r + 12N w. With w = r that is 16N and 32N; a written byte
+   is dearer, so the ratio moves towards 3, the ratio of the bytes written.
+3. *Write-allocate.* A store that misses the caches reads its line first: 4N more bytes for every array written in memory, 20N
+   fused, 44N unfused. fxgrad's kernels bypass the caches for results of 32 MB and more, which saves that read. An operation
+   done in place never pays it: its line is there already; its write costs w - r.
 4. *Arithmetic.* Three operations an element at half the peak (no multiply-add is contracted): the floor under 2.
 
-A chain of K operations on one array moves 8KN bytes unfused and 8N fused: a ratio of K, until K operations an element take longer than
-8 bytes do.
+A chain of K operations on one array moves 8KN bytes unfused and 8N fused: a ratio of K, until K operations an element take
+longer than 8 bytes do.
 """
 SIZES = ((1_000, 10_000, 50_000, 200_000, 1_000_000, 3_000_000, 10_000_000, 20_000_000), (1_000, 50_000, 300_000))
 ACCOUNT = ((1_000, 50_000, 1_000_000, 10_000_000), (1_000, 300_000))
@@ -129,37 +131,74 @@ def predict(lab: Lab) -> list[Prediction]:
     long_ratio = (model.launch(k) + k * one) / (model.launch(1) + max(one, model.floor(large, k)))
     numpy_time = model.bytes_time(large, [(2, 1, False), (2, 1, False), (1, 1, False)], 5, False) + 12 * large * huge
     return [
-        Prediction("ratio_large_source", f"unfused over fused, N = {shown(large)}", 2.0, "x", "32N bytes against 16N.", 1.1, source="p13"),
         Prediction(
-            "ratio_large", f"the same, bytes at their price, N = {shown(large)}", by_price[large], "x",
-            f"r = {1e-9 / r:.3g} GB/s, w = {1e-9 / w:.3g} GB/s through the caches, streamed where fxgrad streams.", 1.15,
+            "ratio_large_source", f"unfused over fused, N = {shown(large)}", 2.0, "x", "32N bytes against 16N.", 1.1, source="p13"
         ),
         Prediction(
-            "ratio_middle", f"the same, N = {shown(middle)}, which fits in the second-level cache", by_price[middle], "x",
-            "The same model at the prices of that cache.", 1.25,
+            "ratio_large",
+            f"the same, bytes at their price, N = {shown(large)}",
+            by_price[large],
+            "x",
+            f"r = {1e-9 / r:.3g} GB/s, w = {1e-9 / w:.3g} GB/s through the caches, streamed where fxgrad streams.",
+            1.15,
         ),
         Prediction(
-            "ratio_small", f"the same, N = {shown(small)}", by_price[small], "x",
-            f"A call costs {shown(c.call, 's')}, a further kernel {shown(c.kernel, 's')}.", 1.25,
+            "ratio_middle",
+            f"the same, N = {shown(middle)}, which fits in the second-level cache",
+            by_price[middle],
+            "x",
+            "The same model at the prices of that cache.",
+            1.25,
         ),
         Prediction(
-            "allocate_fused", f"fused kernel with stores through the caches, over streamed, N = {shown(large)}", 20 / 16, "x",
-            "4N bytes more are read.", 1.12,
+            "ratio_small",
+            f"the same, N = {shown(small)}",
+            by_price[small],
+            "x",
+            f"A call costs {shown(c.call, 's')}, a further kernel {shown(c.kernel, 's')}.",
+            1.25,
         ),
         Prediction(
-            "chain_ratio", f"a chain of {k} operations, unfused over fused, N = {shown(large)}", long_ratio, "x",
-            f"K = {k}, or less if {k} operations take longer than 8 bytes.", 1.25,
+            "allocate_fused",
+            f"fused kernel with stores through the caches, over streamed, N = {shown(large)}",
+            20 / 16,
+            "x",
+            "4N bytes more are read.",
+            1.12,
         ),
         Prediction(
-            "numpy_ratio", f"NumPy over fused, N = {shown(large)}", numpy_time / model.fused(large), "x",
-            f"44N bytes, and 12N bytes of fresh pages at {1e-9 / huge:.3g} GB/s (huge pages).", 1.3,
+            "chain_ratio",
+            f"a chain of {k} operations, unfused over fused, N = {shown(large)}",
+            long_ratio,
+            "x",
+            f"K = {k}, or less if {k} operations take longer than 8 bytes.",
+            1.25,
         ),
-        Prediction("unexplained_large", f"left unexplained of the fused and unfused times, N = {shown(large)}", 0.15, "%", "", kind="at most"),
         Prediction(
-            "speedup_threads", f"fused on {lab.threads} threads over one, N = {shown(large)}",
-            model.fused(large) / Model(c, lab.threads).fused(large), "x", "The streams' own ratio.", 1.2,
+            "numpy_ratio",
+            f"NumPy over fused, N = {shown(large)}",
+            numpy_time / model.fused(large),
+            "x",
+            f"44N bytes, and 12N bytes of fresh pages at {1e-9 / huge:.3g} GB/s (huge pages).",
+            1.3,
         ),
-    ]  # fmt: skip
+        Prediction(
+            "unexplained_large",
+            f"left unexplained of the fused and unfused times, N = {shown(large)}",
+            0.15,
+            "%",
+            "",
+            kind="at most",
+        ),
+        Prediction(
+            "speedup_threads",
+            f"fused on {lab.threads} threads over one, N = {shown(large)}",
+            model.fused(large) / Model(c, lab.threads).fused(large),
+            "x",
+            "The streams' own ratio.",
+            1.2,
+        ),
+    ]
 
 
 def tracked(lab: Lab) -> tuple[int, int, int]:
@@ -174,9 +213,11 @@ def contenders(lab: Lab, args: list[np.ndarray]) -> dict[str, Callable[[], Any]]
     f = lambda a, b, c: relu_chain(np, a, b, c)  # noqa: E731
     found: dict[str, Callable[[], Any]] = {}
     for name, options in {
-        FUSED: {}, UNFUSED: {"fusion": False},
-        "fused, through caches": {"stream": NEVER}, "unfused, through caches": {"fusion": False, "stream": NEVER},
-    }.items():  # fmt: skip
+        FUSED: {},
+        UNFUSED: {"fusion": False},
+        "fused, through caches": {"stream": NEVER},
+        "unfused, through caches": {"fusion": False, "stream": NEVER},
+    }.items():
         run = compiled(f, args, **options)
         found[name] = lambda run=run: run(*args)
     found[EAGER] = lambda: relu_chain(fnp, *args)
@@ -229,7 +270,10 @@ def measure(lab: Lab, result: Result) -> None:
                 per[threads, n] = lab.times(contenders(lab, arguments(n)), repeat=9)
     names = list(dict.fromkeys(name for found in per.values() for name in found))
     for threads in dict.fromkeys((1, lab.threads)):
-        rows = [[n, *(per[threads, n].get(x) for x in names), per[threads, n][UNFUSED] / per[threads, n][FUSED]] for n in SIZES[lab.quick]]
+        rows = [
+            [n, *(per[threads, n].get(x) for x in names), per[threads, n][UNFUSED] / per[threads, n][FUSED]]
+            for n in SIZES[lab.quick]
+        ]
         columns = [("N", ""), *((x, "s") for x in names), ("unfused / fused", "x")]
         result.tables[f"times_{threads}"] = Table(f"relu(a*b + c), {threads} thread{'s' * (threads > 1)}", columns, rows)
     with threads_set(1):
@@ -266,9 +310,15 @@ def ladder(lab: Lab, per: dict[tuple[int, int], dict[str, float]]) -> Table:
         found = per[1, n][UNFUSED] / per[1, n][FUSED]
         rows.append([n, 16 * n, 2.0, with_launch, priced, whole, found, found / whole - 1])
     columns = [
-        ("N", ""), ("arrays", "B"), ("bytes alone", "x"), ("+ launch", "x"), ("+ price of reads and writes", "x"),
-        ("+ in place and arithmetic", "x"), ("measured", "x"), ("left", "%"),
-    ]  # fmt: skip
+        ("N", ""),
+        ("arrays", "B"),
+        ("bytes alone", "x"),
+        ("+ launch", "x"),
+        ("+ price of reads and writes", "x"),
+        ("+ in place and arithmetic", "x"),
+        ("measured", "x"),
+        ("left", "%"),
+    ]
     return Table("The ratio, cause by cause, one thread", columns, rows)
 
 
@@ -289,14 +339,33 @@ def account(lab: Lab, per: dict[tuple[int, int], dict[str, float]], element: flo
             left = measured / whole - 1
             if n == large:
                 figures[f"left_{'fused' if kernels == 1 else 'unfused'}"] = left
-            rows.append([
-                n, name, measured, launch, data, arithmetic, per[1, n][through] - measured, pages.get(name), whole, left,
-            ])  # fmt: skip
+            rows.append(
+                [
+                    n,
+                    name,
+                    measured,
+                    launch,
+                    data,
+                    arithmetic,
+                    per[1, n][through] - measured,
+                    pages.get(name),
+                    whole,
+                    left,
+                ]
+            )
     figures["unexplained_large"] = max(abs(figures["left_fused"]), abs(figures["left_unfused"]))
     columns = [
-        ("N", ""), ("", ""), ("measured", "s"), ("launch", "s"), ("bytes at their price", "s"), ("arithmetic, from L1", "s"),
-        ("stores through caches would add", "s"), ("fresh pages would add", "s"), ("launch + the longer of two", "s"), ("left", "%"),
-    ]  # fmt: skip
+        ("N", ""),
+        ("", ""),
+        ("measured", "s"),
+        ("launch", "s"),
+        ("bytes at their price", "s"),
+        ("arithmetic, from L1", "s"),
+        ("stores through caches would add", "s"),
+        ("fresh pages would add", "s"),
+        ("launch + the longer of two", "s"),
+        ("left", "%"),
+    ]
     return Table("The account of a call, one thread", columns, rows)
 
 
@@ -312,9 +381,15 @@ def chains(lab: Lab, figures: dict[str, float]) -> Table:
         rows.append([k, 8 * k * n, 8 * n, times[UNFUSED], times[FUSED], expected, ratio, k * n / times[FUSED]])
         figures["chain_ratio"], figures["chain_operations"] = ratio, k
     columns = [
-        ("operations", ""), ("bytes unfused", "B"), ("bytes fused", "B"), (UNFUSED, "s"), (FUSED, "s"), ("predicted ratio", "x"),
-        ("measured ratio", "x"), ("fused, flop a second", "flop/s"),
-    ]  # fmt: skip
+        ("operations", ""),
+        ("bytes unfused", "B"),
+        ("bytes fused", "B"),
+        (UNFUSED, "s"),
+        (FUSED, "s"),
+        ("predicted ratio", "x"),
+        ("measured ratio", "x"),
+        ("fused, flop a second", "flop/s"),
+    ]
     return Table(f"Chains of K operations on one array of {shown(n)}, one thread", columns, rows)
 
 
@@ -328,35 +403,57 @@ def explain(result: Result) -> list[str]:
     rows = {row[1]: row for row in table.rows if row[0] == f["large"]}
     r_gap = f["ratio_large"] / 2.0 - 1
     words = "more" if r_gap > 0 else "less"
-    out = [
-        f"**Large arrays.** The document's 2 became {shown(f['ratio_large'], 'x')}, {abs(r_gap):.0%} {words}. Bytes are not all alike: with reads and "
-        f"writes at their measured prices the derivation says {shown(predicted('ratio_large'), 'x')}, and {f['ratio_large'] / predicted('ratio_large') - 1:+.0%} is left. "
-        f"The fused kernel moves {shown(f['fused_rate'], 'B/s')}; a triad of this size {shown(f['bandwidth_triad'], 'B/s')}.",
-        f"**Launch.** With {shown(f['small'])} elements the launch is {launch[FUSED]:.0%} of the fused call and {launch[UNFUSED]:.0%} of the unfused "
-        f"one, which pays for one call too, not for three: all its kernels are one native program. So the ratio there is {shown(f['ratio_small'], 'x')}, "
-        f"not 2; the launch, not the bytes, is what both versions share.",
-        f"**Write-allocate.** With stores through the caches the fused kernel takes {shown(f['allocate_fused'], 'x')} of the time (20N bytes "
-        f"over 16N would be 1.25x), the unfused kernels {shown(f['allocate_unfused'], 'x')}. " + _allocate_words(f["allocate_unfused"]),
-        f"**Page faults.** Results come from a pool, so no call of this table pays for fresh pages. Without it the fused call would take "
-        f"{shown(rows[FUSED][7], 's')} more ({(rows[FUSED][7] or 0) / rows[FUSED][2]:.0%}), the unfused one {shown(rows[UNFUSED][7], 's')}. NumPy, which "
-        f"gets fresh pages for each of its three results, takes {shown(f['numpy_ratio'], 'x')} the time of the fused call.",
-        f"**Vectorisation.** In the first-level cache an element takes {shown(f['element_l1'], 's')}, {f['element_l1'] * f['large'] / f['fused_large']:.0%} of "
-        f"what it takes from memory: arithmetic hides behind the bytes and could be several times slower before it showed. Where vectors must be "
-        f"gathered (every second element) an element takes {shown(f['element_gathered'], 's')} there, {f['element_gathered'] / f['element_l1']:.0f} times as long.",
-        f"**Chains.** {f['chain_operations']:.0f} operations fused gain {shown(f['chain_ratio'], 'x')} over as many kernels, of {f['chain_operations']:.0f} that bytes "
-        "alone would give: the longer the chain, the more of the fused kernel's time is arithmetic, and once it is all of it a longer chain gains no more.",
-        f"**Threads.** {result.threads} threads run the fused kernel {shown(f['speedup_threads'], 'x')} as fast as one, since one core alone comes near "
-        f"what memory delivers; the ratio of unfused to fused is {shown(f['ratio_large_threads'], 'x')} then.",
-    ]  # fmt: skip
-    return out
+    return [
+        (
+            f"**Large arrays.** The document's 2 became {shown(f['ratio_large'], 'x')}, {abs(r_gap):.0%} {words}. Bytes are "
+            "not all alike: with reads and writes at their measured prices the derivation says "
+            f"{shown(predicted('ratio_large'), 'x')}, and {f['ratio_large'] / predicted('ratio_large') - 1:+.0%} is left. The "
+            f"fused kernel moves {shown(f['fused_rate'], 'B/s')}; a triad of this size {shown(f['bandwidth_triad'], 'B/s')}."
+        ),
+        (
+            f"**Launch.** With {shown(f['small'])} elements the launch is {launch[FUSED]:.0%} of the fused call and "
+            f"{launch[UNFUSED]:.0%} of the unfused one, which pays for one call too, not for three: all its kernels are one "
+            f"native program. So the ratio there is {shown(f['ratio_small'], 'x')}, not 2; the launch, not the bytes, is what "
+            "both versions share."
+        ),
+        (
+            f"**Write-allocate.** With stores through the caches the fused kernel takes {shown(f['allocate_fused'], 'x')} of "
+            f"the time (20N bytes over 16N would be 1.25x), the unfused kernels {shown(f['allocate_unfused'], 'x')}. "
+        )
+        + _allocate_words(f["allocate_unfused"]),
+        (
+            "**Page faults.** Results come from a pool, so no call of this table pays for fresh pages. Without it the fused "
+            f"call would take {shown(rows[FUSED][7], 's')} more ({(rows[FUSED][7] or 0) / rows[FUSED][2]:.0%}), the unfused "
+            f"one {shown(rows[UNFUSED][7], 's')}. NumPy, which gets fresh pages for each of its three results, takes "
+            f"{shown(f['numpy_ratio'], 'x')} the time of the fused call."
+        ),
+        (
+            f"**Vectorisation.** In the first-level cache an element takes {shown(f['element_l1'], 's')}, "
+            f"{f['element_l1'] * f['large'] / f['fused_large']:.0%} of what it takes from memory: arithmetic hides behind the "
+            "bytes and could be several times slower before it showed. Where vectors must be gathered (every second element) "
+            f"an element takes {shown(f['element_gathered'], 's')} there, {f['element_gathered'] / f['element_l1']:.0f} times "
+            "as long."
+        ),
+        (
+            f"**Chains.** {f['chain_operations']:.0f} operations fused gain {shown(f['chain_ratio'], 'x')} over as many "
+            f"kernels, of {f['chain_operations']:.0f} that bytes alone would give: the longer the chain, the more of the "
+            "fused kernel's time is arithmetic, and once it is all of it a longer chain gains no more."
+        ),
+        (
+            f"**Threads.** {result.threads} threads run the fused kernel {shown(f['speedup_threads'], 'x')} as fast as one, "
+            "since one core alone comes near what memory delivers; the ratio of unfused to fused is "
+            f"{shown(f['ratio_large_threads'], 'x')} then."
+        ),
+    ]
 
 
 def _allocate_words(unfused: float) -> str:
     if unfused >= 1:
         return "Both gain from bypassing the caches."
     return (
-        "Unfused they *gain* from going through the caches: then the second and third kernel write over what they read, which costs no "
-        "allocation and keeps the working set at four arrays, while results that bypass the caches get memory of their own."
+        "Unfused they *gain* from going through the caches: then the second and third kernel write over what they read, "
+        "which costs no allocation and keeps the working set at four arrays, while results that bypass the caches get "
+        "memory of their own."
     )
 
 
@@ -372,7 +469,13 @@ def draw(result: Result) -> dict[str, Any]:
     left.plot(n, steps.column("+ in place and arithmetic"), color=GREY, linestyle="--", label="predicted, all causes")
     for i, (name, table) in enumerate((k, t) for k, t in result.tables.items() if k.startswith("times_")):
         threads = name.removeprefix("times_")
-        left.plot(n, table.column("unfused / fused"), "o-", color=colour("", 1 - i), label=f"measured, {threads} thread{'s' * (threads != '1')}")
+        left.plot(
+            n,
+            table.column("unfused / fused"),
+            "o-",
+            color=colour("", 1 - i),
+            label=f"measured, {threads} thread{'s' * (threads != '1')}",
+        )
     left.set(xscale="log", ylim=(0, None))
     loglog(middle, "elements N", "ns an element", "Time an element, one thread")
     left.set_title("Unfused over fused", fontsize=9.5, loc="left")
@@ -382,7 +485,9 @@ def draw(result: Result) -> dict[str, Any]:
     for name in (UNFUSED, FUSED, EAGER, NUMPY, TORCH):
         if name in [c for c, _ in times.columns]:
             shade = "#e58a00" if name == UNFUSED else colour(name)
-            middle.plot(n, [t / k * 1e9 for t, k in zip(times.column(name), n, strict=True)], "o-", color=shade, markersize=3, label=name)
+            middle.plot(
+                n, [t / k * 1e9 for t, k in zip(times.column(name), n, strict=True)], "o-", color=shade, markersize=3, label=name
+            )
     middle.legend(frameon=False, fontsize=8)
     table = result.tables["chains"]
     k = table.column("operations")

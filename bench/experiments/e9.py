@@ -17,18 +17,20 @@ from bench.experiments.pictures import figure
 from bench.experiments.processes import peak
 
 TITLE = "Peak memory with and without reuse of buffers"
-QUESTION = "Values that never live together can share memory, and an operation can write over what it reads last. What does that save?"
+QUESTION = (
+    "Values that never live together can share memory, and an operation can write over what it reads last. What does that save?"
+)
 DERIVATION = """
-Without reuse every value that goes to memory has memory of its own, and the peak is their sum. With it, the peak cannot be less than
-the most that lives at one time, except that an operation done in place lets its result and its dying operand count once.
+Without reuse every value that goes to memory has memory of its own, and the peak is their sum. With it, the peak cannot be less
+than the most that lives at one time, except that an operation done in place lets its result and its dying operand count once.
 
-- *A chain of K operations* on N numbers, fusion off: K - 1 values between argument and result. Without reuse (K - 1) 4N bytes; with it every one
-  may lie in the result: **0**.
-- *The gradient of L tanh layers* (a = bytes of one activation): forward writes L a, which live until their turn in the backward pass. That writes, for each
-  layer, the cotangent behind tanh and the one in front of the product, 2 a: without reuse about 3 L a; with it L a and one or two in flight. The
-  saving is 3 L / (L + 2), **2.4** for L = 8.
-- *The block's step*: of everything above, and the packed right operands of its products. The most that lives at one time is read off the plan without reuse:
-  the arena should be within 5 % of it, or below.
+- *A chain of K operations* on N numbers, fusion off: K - 1 values between argument and result. Without reuse (K - 1) 4N bytes;
+  with it every one may lie in the result: **0**.
+- *The gradient of L tanh layers* (a = bytes of one activation): forward writes L a, which live until their turn in the backward
+  pass. That writes, for each layer, the cotangent behind tanh and the one in front of the product, 2 a: without reuse about 3 L
+  a; with it L a and one or two in flight. The saving is 3 L / (L + 2), **2.4** for L = 8.
+- *The block's step*: of everything above, and the packed right operands of its products. The most that lives at one time is
+  read off the plan without reuse: the arena should be within 5 % of it, or below.
 """
 CHAIN = (10, 4)
 ELEMENTS = (1_000_000, 10_000)
@@ -87,12 +89,40 @@ def alive(run: Any) -> int:
 def predict(lab: Lab) -> list[Prediction]:
     k, n = CHAIN[lab.quick], ELEMENTS[lab.quick]
     return [
-        Prediction("chain_without", f"a chain of {k}, without reuse, between argument and result", float((k - 1) * 4 * n), "B", f"(K - 1) 4N, N = {shown(n)}.", 1.01),
+        Prediction(
+            "chain_without",
+            f"a chain of {k}, without reuse, between argument and result",
+            float((k - 1) * 4 * n),
+            "B",
+            f"(K - 1) 4N, N = {shown(n)}.",
+            1.01,
+        ),
         Prediction("chain_with", "the same with reuse", 0.0, "B", "All of it lies in the result.", kind="at most"),
-        Prediction("layers_saving", f"gradient of {LAYERS} tanh layers: without reuse over with it", 3 * LAYERS / (LAYERS + 2), "x", "3L / (L + 2).", 1.25),
-        Prediction("block_bound", "the block's arena over the most that lives at one time", 1.05, "x", "In place it may even be below 1.", kind="at most"),
-        Prediction("process", "what the process saves over what the plans save, the block", 1.0, "x", "The plan is what is allocated.", 1.15),
-    ]  # fmt: skip
+        Prediction(
+            "layers_saving",
+            f"gradient of {LAYERS} tanh layers: without reuse over with it",
+            3 * LAYERS / (LAYERS + 2),
+            "x",
+            "3L / (L + 2).",
+            1.25,
+        ),
+        Prediction(
+            "block_bound",
+            "the block's arena over the most that lives at one time",
+            1.05,
+            "x",
+            "In place it may even be below 1.",
+            kind="at most",
+        ),
+        Prediction(
+            "process",
+            "what the process saves over what the plans save, the block",
+            1.0,
+            "x",
+            "The plan is what is allocated.",
+            1.15,
+        ),
+    ]
 
 
 def measure(lab: Lab, result: Result) -> None:
@@ -120,28 +150,46 @@ def measure(lab: Lab, result: Result) -> None:
     known = "block_process_with" in figures
     figures["process"] = (figures["block_process_without"] - figures["block_process_with"]) / saved if known else 1.0
     columns = [
-        ("program", ""), ("results", "B"), ("between: without reuse", "B"), ("alive at one time", "B"), ("between: with reuse", "B"),
-        ("process, without", "B"), ("process, with", "B"),
-    ]  # fmt: skip
+        ("program", ""),
+        ("results", "B"),
+        ("between: without reuse", "B"),
+        ("alive at one time", "B"),
+        ("between: with reuse", "B"),
+        ("process, without", "B"),
+        ("process, with", "B"),
+    ]
     result.tables["memory"] = Table("Planned, and the growth of the process (results included)", columns, rows)
 
 
 def explain(result: Result) -> list[str]:
     f = result.figures
     process = (
-        f" The process agrees: it grew by {shown(f['block_process_without'], 'B')} without reuse and {shown(f['block_process_with'], 'B')} with it, results included."
+        (
+            f" The process agrees: it grew by {shown(f['block_process_without'], 'B')} without reuse and "
+            f"{shown(f['block_process_with'], 'B')} with it, results included."
+        )
         if "block_process_with" in f
         else ""
     )
     return [
-        f"Without reuse the block's step needs {shown(f['block_without'], 'B')} between arguments and results, with it {shown(f['block_with'], 'B')}: {shown(f['block_saving'], 'x')} less, "
-        f"and {f['block_bound']:.2f} of the most that lives at one time by the other plan.{process}",
-        f"The layers' gradient saves {shown(f['layers_saving'], 'x')} where {shown(result.predicted_value('layers_saving'), 'x')} was derived. The derivation counts one array behind tanh and one "
-        "in front of each product; where a kernel joins the two (tanh's slope in the prologue or epilogue of a product), one of them is never stored, "
-        "and there is less to save.",
-        f"The chain needs {shown(f['chain_with'], 'B')} besides its result, {shown(f['chain_without'], 'B')} without reuse."
-        + (" Results that bypass the caches get memory of their own." if f["chain_with"] else " Each operation writes over what it reads."),
-    ]  # fmt: skip
+        (
+            f"Without reuse the block's step needs {shown(f['block_without'], 'B')} between arguments and results, with it "
+            f"{shown(f['block_with'], 'B')}: {shown(f['block_saving'], 'x')} less, and {f['block_bound']:.2f} of the most "
+            f"that lives at one time by the other plan.{process}"
+        ),
+        (
+            f"The layers' gradient saves {shown(f['layers_saving'], 'x')} where "
+            f"{shown(result.predicted_value('layers_saving'), 'x')} was derived. The derivation counts one array behind tanh "
+            "and one in front of each product; where a kernel joins the two (tanh's slope in the prologue or epilogue of a "
+            "product), one of them is never stored, and there is less to save."
+        ),
+        (f"The chain needs {shown(f['chain_with'], 'B')} besides its result, {shown(f['chain_without'], 'B')} without reuse.")
+        + (
+            " Results that bypass the caches get memory of their own."
+            if f["chain_with"]
+            else " Each operation writes over what it reads."
+        ),
+    ]
 
 
 def draw(result: Result) -> dict[str, Any]:
@@ -154,7 +202,9 @@ def draw(result: Result) -> dict[str, Any]:
         axes.barh(at, values, 0.9, color=shade, label=name)
         for y, v in zip(at, values, strict=True):
             axes.annotate(f"{v:.3g} MB", (v, y), (4, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_yticks([3.6 * i + 1 for i in range(len(table.rows))], ["chain of operations", "gradient of 8 layers", "step of the block"])
+    axes.set_yticks(
+        [3.6 * i + 1 for i in range(len(table.rows))], ["chain of operations", "gradient of 8 layers", "step of the block"]
+    )
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set(xlabel="MB between arguments and results")

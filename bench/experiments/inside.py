@@ -1,4 +1,4 @@
-"""Programs compiled in ways that users do not ask for: without fusion, without reuse of memory, with or without streamed stores."""
+"""Programs compiled in ways that users do not ask for: without fusion or reuse of memory, with or without streamed stores."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ class Lab:
         notes = [*self.notes, *self.peers.notes]
         if self.spread > 1.0:
             notes.append(
-                "Times are those of the fastest of several interleaved blocks; the largest median was "
-                f"{self.spread:.2f} times its least."
+                f"Times are those of the fastest of several interleaved blocks; the largest median was {self.spread:.2f} times "
+                "its least."
             )
         return list(dict.fromkeys(notes))
 

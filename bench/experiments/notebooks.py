@@ -1,4 +1,4 @@
-"""Notebooks for E4, E6 and E8 in docs/notebooks, made of the experiments and executed: `python -m bench.experiments.notebooks [NAME ...]`.
+"""Notebooks for E4, E6 and E8, executed, in docs/notebooks: `python -m bench.experiments.notebooks [NAME ...]`.
 
 They are thin: prediction, table, picture and explanation come from the stored result, and the last cell measures one case anew.
 """
@@ -20,8 +20,20 @@ NAMES = ("e4", "e6", "e8")
 OUT = FOLDER.parent / "notebooks"
 SECONDS = 300
 
+SETUP = """
+from IPython.display import SVG, Markdown, display
+
+from bench.experiments import FOLDER, {name}, load
+
+result = load("{name}")
+result.machine | result.versions
+"""
+TABLES = """
+for table in result.tables.values():
+    display(Markdown("\\n".join([f"**{table.title}**", "", *table.markdown()])))
+"""
 LIVE = {
-    "e4": '''
+    "e4": """
 import numpy as np
 import fxgrad as fx
 
@@ -32,8 +44,8 @@ for segments in (1, 10, 100):
     step = fx.jit(fx.grad(lambda w, x: np.mean(through(x, w) ** 2)))
     temp = step.lower(weights, x).compile().memory_analysis().temp_bytes
     print(f"{segments:3} segments: {temp / x.nbytes:6.1f} activations")
-''',
-    "e6": '''
+""",
+    "e6": """
 import timeit
 import numpy as np
 import fxgrad as fx
@@ -44,8 +56,8 @@ for n in (1, 1_000, 100_000):
     f(*args)
     seconds = min(timeit.repeat(lambda: f(*args), number=100, repeat=7)) / 100
     print(f"{n:7} elements: {seconds * 1e6:7.2f} us a call, {seconds / n * 1e9:8.2f} ns an element")
-''',
-    "e8": '''
+""",
+    "e8": """
 import timeit
 import numpy as np
 import fxgrad as fx
@@ -61,28 +73,29 @@ for fusion in (True, False):
     print(f.lower(*args).compile(), end="\\\\n\\\\n")
 fx.config.fusion = True
 print(f"unfused over fused: {seconds[False] / seconds[True]:.2f}")
-''',
-}  # fmt: skip
+""",
+}
 
 
 def cells(name: str) -> list[tuple[str, str]]:
     """(kind, source) of each cell."""
     e = module(name)
-    picture = f'display(SVG(filename=FOLDER / "{name}.svg"))'
+    head = f"# {name.upper()}: {e.TITLE}\n\n{e.QUESTION}\n\n"
+    made = f"Made by `python -m bench.experiments {name}`; this notebook shows the stored run."
     return [
-        ("markdown", f"# {name.upper()}: {e.TITLE}\n\n{e.QUESTION}\n\nMade by `python -m bench.experiments {name}`; this notebook shows the stored run."),
-        ("code", f'from IPython.display import SVG, Markdown, display\n\nfrom bench.experiments import FOLDER, {name}, load\n\nresult = load("{name}")\nresult.machine | result.versions'),
+        ("markdown", head + made),
+        ("code", SETUP.strip().format(name=name)),
         ("markdown", "## Predicted\n\nWritten before anything was measured."),
         ("code", f"Markdown({name}.DERIVATION)"),
-        ("code", "Markdown(\"\\n\".join(result.outcome_table().markdown()))"),
+        ("code", 'Markdown("\\n".join(result.outcome_table().markdown()))'),
         ("markdown", "## Measured"),
-        ("code", picture),
-        ("code", 'for table in result.tables.values():\n    display(Markdown("\\n".join([f"**{table.title}**", "", *table.markdown()])))'),
+        ("code", f'display(SVG(filename=FOLDER / "{name}.svg"))'),
+        ("code", TABLES.strip()),
         ("markdown", "## Explained"),
         ("code", 'Markdown("\\n\\n".join(result.explanation))'),
         ("markdown", "## One case, measured now\n\nOn the machine that executed this notebook."),
-        ("code", LIVE[name].strip().replace("\\\\n", "\\n")),
-    ]  # fmt: skip
+        ("code", LIVE[name].strip()),
+    ]
 
 
 def notebook(name: str) -> Any:

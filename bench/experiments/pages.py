@@ -20,7 +20,9 @@ def summary(found: list[Result]) -> Table:
     rows = []
     for r in found:
         held = sum(o.holds for o in r.outcomes)
-        rows.append([f"[{r.name.upper() if r.name[1:].isdigit() else r.name}]({r.name}.md)", r.title, f"{held} of {len(r.outcomes)}"])
+        rows.append(
+            [f"[{r.name.upper() if r.name[1:].isdigit() else r.name}]({r.name}.md)", r.title, f"{held} of {len(r.outcomes)}"]
+        )
     return Table("Experiments", [("", ""), ("about", ""), ("predictions that held", "")], rows)
 
 
@@ -41,8 +43,14 @@ def write_index(folder: Path) -> None:
     parts = [
         "# Experiments",
         "",
-        "Written by `python -m bench.experiments all`. Each experiment predicts, from a derivation and from what this machine was",
-        "measured to do, then measures, then explains what is left between the two. JSON files beside this page have every number.",
+        (
+            "Written by `python -m bench.experiments all`. Each experiment predicts, from a derivation and from what this "
+            "machine was"
+        ),
+        (
+            "measured to do, then measures, then explains what is left between the two. JSON files beside this page have "
+            "every number."
+        ),
         "",
         *summary(found).markdown(),
         "",

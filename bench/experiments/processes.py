@@ -35,7 +35,7 @@ print(json.dumps(max(status("VmHWM") - before, 4096)))
 
 
 def peak(module: str, calls: Sequence[str], threads: int, small: str = "warm") -> list[float | None]:
-    """Bytes by which memory grew at most, for `module.call` each, an expression that makes a compiled step; None without /proc."""
+    """Bytes by which memory grew at most for each call, an expression that makes a compiled step; None without /proc."""
     if not sys.platform.startswith("linux"):
         return [None] * len(calls)
     with tempfile.TemporaryDirectory() as cache:
