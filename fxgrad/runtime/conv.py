@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.primitives.shape import inverse
 from fxgrad.runtime.caches import on_clear
 
 __all__ = ["convolve"]
@@ -24,6 +25,7 @@ class _Call(NamedTuple):
 
 class _Prepared(NamedTuple):
     shape: tuple[int, ...]
+    lying: tuple[int, ...]  # the axes in the order in which they lie in memory
     zeros: bool  # whether places are left that no product writes
     order: tuple[int, ...] | None  # of x's axes, if it has to be copied
     calls: list[_Call]
@@ -40,13 +42,16 @@ def forget_plans() -> None:
 
 
 def convolve(x: np.ndarray, w: np.ndarray, params: dict[str, Any]) -> np.ndarray:
-    """The primitive `conv` of two arrays of one dtype that has kernels; the result is C-contiguous."""
+    """The primitive `conv` of two arrays of one dtype that has kernels.
+
+    The result is a view of an array with its batch axes (which are groups of channels) last, before the free ones of w.
+    """
     from fxgrad.runtime.launch import launch
 
     x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
     key = (x.dtype, x.shape, w.shape, *sorted(params.items()))
     found = _plans.get(key) or _remember(key, x, w, params)
-    out = (np.zeros if found.zeros else np.empty)(found.shape, x.dtype)
+    out = (np.zeros if found.zeros else np.empty)([found.shape[d] for d in found.lying], x.dtype)
     if found.order is not None:
         x = np.ascontiguousarray(x.transpose(found.order))
     for call in found.calls:
@@ -55,7 +60,7 @@ def convolve(x: np.ndarray, w: np.ndarray, params: dict[str, Any]) -> np.ndarray
         for kernel, plan, pointers in call.runs:
             some = tuple([arrays[n] for n in pointers])
             launch(kernel, plan, id(some))
-    return out
+    return out.transpose(inverse(found.lying))
 
 
 def _remember(key: Any, x: np.ndarray, w: np.ndarray, params: dict[str, Any]) -> _Prepared:
@@ -68,9 +73,15 @@ def _remember(key: Any, x: np.ndarray, w: np.ndarray, params: dict[str, Any]) ->
 
     (out,) = conv.typ(Aval(x.shape, x.dtype), Aval(w.shape, w.dtype), **params)
     if 0 in (x.size, w.size, out.size):
-        return _Prepared(out.shape, True, None, [], [])
+        return _Prepared(out.shape, tuple(range(out.ndim)), True, None, [], [])
     operands = [contiguous(a.shape, a.itemsize) for a in (x, w)]
-    layout = ConvLayout(params, x.dtype, operands, contiguous(out.shape, x.itemsize))
+    nb, nw = len(params["batch"][0]), w.ndim - sum(len(params[name][1]) for name in ("batch", "contract", "windows"))
+    lying = (*range(nb, out.ndim - nw), *range(nb), *range(out.ndim - nw, out.ndim))
+    memory = contiguous(tuple(out.shape[d] for d in lying), x.itemsize)
+    layout = ConvLayout(params, x.dtype, operands, memory.transposed(inverse(lying)))
+    if layout.copied is None:
+        lying = tuple(range(out.ndim))
+        layout = ConvLayout(params, x.dtype, operands, contiguous(out.shape, x.itemsize))
     assert layout.copied is not None
     calls, alive = [], []
     for phase in layout.phases:
@@ -87,5 +98,5 @@ def _remember(key: Any, x: np.ndarray, w: np.ndarray, params: dict[str, Any]) ->
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     zeros = len(calls) < len(layout.phases)
-    found = _plans[key] = _Prepared(out.shape, zeros, layout.orders[0] if layout.copied else None, calls, alive)
+    found = _plans[key] = _Prepared(out.shape, lying, zeros, layout.orders[0] if layout.copied else None, calls, alive)
     return found
