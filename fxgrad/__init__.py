@@ -1,6 +1,6 @@
 """fxgrad: functional transformations (grad, vjp, jvp, vmap, checkpoint, jit) of NumPy code."""
 
-from fxgrad import errors, lax, nn, numpy, optim, random, scipy, tree
+from fxgrad import errors, io, lax, models, nn, numpy, optim, random, scipy, tree
 from fxgrad.api.batching import vmap
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
@@ -60,6 +60,7 @@ __all__ = [
     "grad",
     "hessian",
     "hvp",
+    "io",
     "jacfwd",
     "jacobian",
     "jacrev",
@@ -68,6 +69,7 @@ __all__ = [
     "lax",
     "linearize",
     "make_ir",
+    "models",
     "nn",
     "numpy",
     "optim",

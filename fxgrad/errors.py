@@ -10,6 +10,8 @@ import numpy as np
 
 __all__ = [
     "ConcretizationError",
+    "FileFormatError",
+    "FileWriteError",
     "FxError",
     "FxFloatingPointError",
     "FxIndexError",
@@ -18,6 +20,7 @@ __all__ = [
     "FxTypeError",
     "FxValueError",
     "LeakedTracerError",
+    "MissingPackageError",
     "MutationError",
     "NonDifferentiableError",
     "StaleValueError",
@@ -174,3 +177,15 @@ class MutationError(FxValueError):
 
 class TreeMismatchError(FxValueError):
     """Two pytrees that should have the same structure do not."""
+
+
+class FileFormatError(FxValueError):
+    """A file that is not what it should be: foreign, cut short, or changed."""
+
+
+class FileWriteError(FxError, OSError):
+    """A file could not be written; `errno` says why, as in any OSError."""
+
+
+class MissingPackageError(FxError, ImportError):
+    """An optional package that something needs is not installed."""

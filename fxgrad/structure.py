@@ -48,10 +48,11 @@ class Node:
     """How one container type comes apart and is put together.
 
     take(x) -> (children, aux); build(aux, children) -> x; key(aux): the part of aux that equality of structures compares;
-    entry(aux, i): the path step to child i; show(aux, parts): the text of a container whose children print as `parts`.
+    entry(aux, i): the path step to child i; show(aux, parts): the text of a container whose children print as `parts`;
+    fields: of namedtuples and dataclasses, the names of the children and those of the entries of aux.
     """
 
-    __slots__ = ("build", "cls", "entry", "key", "show", "take")
+    __slots__ = ("build", "cls", "entry", "fields", "key", "show", "take")
 
     def __init__(
         self,
@@ -61,8 +62,10 @@ class Node:
         entry: Callable[[Any, int], Entry],
         show: Callable[[Any, list[str]], str],
         key: Callable[[Any], Hashable] = lambda aux: aux,
+        fields: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
     ):
         self.cls, self.take, self.build, self.entry, self.show, self.key = cls, take, build, entry, show, key
+        self.fields = fields
 
     def __reduce__(self) -> tuple:
         return _node_of, (self.cls,)
@@ -247,7 +250,7 @@ def classify(cls: type) -> Node | None:
         fields = cls._fields
         node = NODES[cls] = Node(
             cls, lambda x: (x, None), lambda aux, xs: cls._make(xs), lambda aux, i: Entry("field", fields[i]),
-            lambda aux, parts: _show_fields(cls, fields, parts),
+            lambda aux, parts: _show_fields(cls, fields, parts), fields=(fields, ()),
         )  # fmt: skip
         return node
     LEAF_TYPES.add(cls)

@@ -471,6 +471,6 @@ def register_dataclass(cls: type | None = None, data_fields: Sequence[str] | Non
         ]
         return f"{cls.__name__}({', '.join(shown)})"
 
-    node = Node(cls, take, build, lambda aux, i: Entry("field", data[i]), show, key=_exact)
+    node = Node(cls, take, build, lambda aux, i: Entry("field", data[i]), show, key=_exact, fields=(data, meta))
     _register(cls, node, (register_dataclass, (data, meta)))
     return cls

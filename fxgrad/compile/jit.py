@@ -27,8 +27,9 @@ from fxgrad.primitives import call
 from fxgrad.runtime.collector import without_full_collections
 from fxgrad.runtime.stale import glance, peep, reachable
 from fxgrad.structure import LEAF_TYPES, Structure
+from fxgrad.trace.draws import watching_draws
 from fxgrad.trace.function import Traced, argument_names, as_leaf, aval_of_leaf, canonical, name_of, trace_function
-from fxgrad.trace.guards import Guards, random_state
+from fxgrad.trace.guards import Guards
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace, inline
 
@@ -331,12 +332,14 @@ class Jitted:
             self._guards = Guards(self._f)
         guards = self._guards
         statics = Guards(held)
-        generators = [*guards.generators, *statics.generators]
-        before = random_state(generators)
         marks = [(x, glance(x)) for x in leaves if type(x) is np.ndarray and reachable(x)]
+
+        def trace() -> Traced:
+            return trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
+
         with without_full_collections():
-            traced = trace_function(run, _abstract(leaves), weak, "jit", known=False, name=name_of(self._f))
-        if random_state(generators) != before:
+            traced, drew = watching_draws(trace, [*guards.generators, *statics.generators])
+        if drew:
             code = getattr(inspect.unwrap(self._f), "__code__", None)
             raise errors.UnsupportedError(
                 f"'{name_of(self._f)}' draws random numbers (numpy.random or random) while jit traces it",

@@ -16,8 +16,9 @@ from fxgrad import errors, tree
 from fxgrad.ir.program import Program
 from fxgrad.ir.types import Aval
 from fxgrad.primitives.elementwise import convert
+from fxgrad.trace.draws import watching_draws
 from fxgrad.trace.function import Traced, as_leaf, aval_of_leaf, name_of, trace_function
-from fxgrad.trace.guards import generators_of, random_state
+from fxgrad.trace.guards import generators_of
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import build, inline
 
@@ -86,12 +87,14 @@ def trace_turn(f: F, body: F, leaves: Sequence[Any], weak: Sequence[bool], what:
     """`body`, which calls `f` for one turn of the loop `what`, traced."""
     drawing = inspect.unwrap(f)
     code = getattr(getattr(drawing, "__func__", drawing), "__code__", None)
-    if code in _draws_nothing:
+
+    def trace() -> Traced:
         return trace_function(body, leaves, weak, what, known=False, name=name_of(f), check=check)
-    generators = generators_of(drawing)
-    before = random_state(generators)
-    traced = trace_function(body, leaves, weak, what, known=False, name=name_of(f), check=check)
-    if random_state(generators) == before:
+
+    if code in _draws_nothing:
+        return trace()
+    traced, drew = watching_draws(trace, generators_of(drawing))
+    if not drew:
         if code is not None:
             _draws_nothing.add(code)
     else:

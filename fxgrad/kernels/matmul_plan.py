@@ -175,7 +175,9 @@ def _cut(p: Product, pointers: str) -> list[Run]:
     grain = min(_grain(block * results * size, _COMPUTED), _grain(block * (p.m + p.n), _STREAMED))
     one = p._replace(inner=blocks, k=block, a=a, b=b, c=parts)
     vector = p.n == 1 and _suits_matvec(one)
-    values = {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS} if vector else {"units": 1, "unit": p.m} | ways_of_packing(one)
+    values = (
+        {"units": -(-p.m // MATVEC_ROWS), "unit": MATVEC_ROWS} if vector else {"units": 1, "unit": p.m} | ways_of_packing(one)
+    )
     values |= {"extent": blocks * values["units"], "grain": grain * values["units"], "k": p.k, "cut": 1}
     first = Run(
         MatvecKernel(p.dtype) if vector else MatmulKernel(p.dtype),

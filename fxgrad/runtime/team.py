@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -26,6 +27,8 @@ SLICE_NANOSECONDS = 50_000_000  # how long a signal may wait
 
 settings = np.zeros(8, np.int64)  # what every run looks at; words of `table.py`
 _lock = threading.Lock()
+_given = False  # by set_num_threads
+_inherited = False  # by a fork, from a parent that was given no number
 _teams: list[_Team] = []  # the current one last; older ones until their threads have ended
 
 
@@ -83,17 +86,25 @@ def _checked(n: Any, what: str) -> int:
 
 
 def _first() -> int:
+    """How many threads nobody has asked otherwise of: see `get_num_threads`."""
     text = os.environ.get("FXGRAD_NUM_THREADS", "").strip()
-    if not text:
-        return min(cores(), MOST_THREADS)
-    return _checked(int(text) if text.isdecimal() else text, "the environment variable FXGRAD_NUM_THREADS")
+    if text:
+        return _checked(int(text) if text.isdecimal() else text, "the environment variable FXGRAD_NUM_THREADS")
+    available = min(cores(), MOST_THREADS)
+    text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # one number for each level of nesting
+    if text.isdecimal() and int(text):
+        return min(int(text), available)
+    process = sys.modules.get("multiprocessing.process")  # a child has imported it
+    return 1 if process is not None and process.parent_process() is not None else available
 
 
 def get_num_threads() -> int:
     """How many threads compiled functions and large eager operations use, the calling one included.
 
     Returns:
-        What `set_num_threads` was given last; at first FXGRAD_NUM_THREADS, or else the number of cores the process may use.
+        What `set_num_threads` was given last. At first FXGRAD_NUM_THREADS; or else OMP_NUM_THREADS, as dask and joblib set it
+        for their workers, but no more than there are cores; or else 1 in a child of multiprocessing or concurrent.futures,
+        whose siblings want the other cores; or else the number of cores the process may use.
 
     Raises:
         FxValueError: FXGRAD_NUM_THREADS is not a number of threads.
@@ -104,8 +115,8 @@ def get_num_threads() -> int:
         >>> fx.get_num_threads()
         2
     """
-    if not settings[THREADS]:
-        _use(_first())
+    if not settings[THREADS] or _inherited:
+        _decide()
     return int(settings[THREADS])
 
 
@@ -122,11 +133,19 @@ def set_num_threads(n: int) -> None:
         >>> import fxgrad as fx
         >>> fx.set_num_threads(1)
     """
+    global _given, _inherited
     n = _checked(n, "the number of threads")
     with _lock:
+        _given, _inherited = True, False
         if n != settings[THREADS]:
             _dismiss()
             _use(n)
+
+
+def _decide() -> None:
+    global _inherited
+    _use(_first())
+    _inherited = False
 
 
 def _use(n: int) -> None:
@@ -140,6 +159,8 @@ def start() -> None:
     from fxgrad.runtime.launch import native
 
     with _lock:
+        if _inherited:
+            _decide()
         if settings[TEAM] or settings[THREADS] < 2:
             return
         team = _Team(int(settings[THREADS]) - 1, native["control_team"], native["work"])
@@ -170,8 +191,9 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _lock
+    global _inherited, _lock
     _lock = threading.Lock()
+    _inherited = not _given  # what it is a child of shows later, when there is work
     settings[TEAM] = 0
     _teams.clear()
 

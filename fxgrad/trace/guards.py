@@ -13,7 +13,7 @@ import os
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from operator import getitem
 from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
@@ -25,7 +25,7 @@ from fxgrad.ir.program import Program
 from fxgrad.runtime.stale import reachable
 from fxgrad.trace.tracer import Tracer
 
-__all__ = ["Guards", "generators_of", "random_state"]
+__all__ = ["Guards", "generators_of"]
 
 _SKIPPED = tuple(
     {os.path.realpath(sysconfig.get_paths()[k]) + os.sep for k in ("stdlib", "purelib", "platlib")}
@@ -83,20 +83,6 @@ def _is_generator(value: Any) -> bool:
     return random is not None and isinstance(value, (random.Generator, random.RandomState, random.BitGenerator))
 
 
-def random_state(generators: Sequence[Any]) -> Any:
-    """The states of these generators and of the functions of numpy.random and random, as one comparable value."""
-    import random
-
-    from numpy.random import mtrand
-
-    states = [getattr(g, "bit_generator", g) for g in generators]
-    return [
-        random.getstate(),
-        _frozen(mtrand._rand.get_state(legacy=False)),
-        *[_frozen(g.state if hasattr(g, "state") else g.get_state()) for g in states],
-    ]
-
-
 def generators_of(f: Any) -> list[Any]:
     """NumPy's random generators that a function's code names."""
     f = getattr(f, "__func__", f)
@@ -105,12 +91,6 @@ def generators_of(f: Any) -> list[Any]:
         return []
     cells = [c.cell_contents for c in f.__closure__ or () if c != CellType()]
     return [x for x in (*cells, *map(f.__globals__.get, _names_read(code)[0])) if _is_generator(x)]
-
-
-def _frozen(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {k: _frozen(v) for k, v in state.items()}
-    return state.tobytes() if isinstance(state, np.ndarray) else state
 
 
 class Guards:
