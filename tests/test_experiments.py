@@ -93,7 +93,10 @@ def result(**more: Any) -> Result:
         "figures": {"a": 2.1, "b": 3.0}, "tables": {"t": table}, "explanation": ["Because."], "measured": "2026-01-02",
     }  # fmt: skip
     where = {"cores": 2, "processor": "P", "busy": 0.0, "date": "2026-01-02"}
-    return Result("e9", "T", "Q?", "D", False, 1, where, {"fxgrad": "1"}, {}, predictions, "2026-01-01", **(given | more))
+    given |= {"quick": False, "threads": 1, "machine": where, "versions": {"fxgrad": "1"}, "constants": {}}
+    return Result(
+        name="e9", title="T", question="Q?", derivation="D", predictions=predictions, predicted="2026-01-01", **(given | more)
+    )
 
 
 def test_a_result_survives_the_trip_through_json(tmp_path: Path) -> None:
@@ -280,7 +283,7 @@ def test_every_experiment_has_all_parts(name: str) -> None:
 def test_stored_results_are_whole_and_their_pages_say_what_they_say(name: str) -> None:
     check(json.loads((FOLDER / f"{name}.json").read_text()))
     found = Result.read(FOLDER / f"{name}.json")
-    pictures = sorted(path.name for path in FOLDER.glob(f"{name}*.svg") if path.stem.split("_")[0] == name)
+    pictures = pages.pictures(name, FOLDER)
     assert (FOLDER / f"{name}.md").read_text() == found.markdown(pictures)
     assert bool(pictures) == (name != "checks")
     assert all(p.unit in base.UNITS for p in found.predictions)
