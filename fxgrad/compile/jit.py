@@ -84,7 +84,19 @@ CONTENTS = "the contents of an array that NumPy read while tracing"
 class _Entry:
     """One trace: the program, what it captured, how its result is put together, and its compiled form."""
 
-    __slots__ = ("budget", "captures", "contents", "donated", "executable", "guards", "out_tree", "program", "quick", "statics", "traced")
+    __slots__ = (
+        "budget",
+        "captures",
+        "contents",
+        "donated",
+        "executable",
+        "guards",
+        "out_tree",
+        "program",
+        "quick",
+        "statics",
+        "traced",
+    )
 
     def __init__(self, traced: Traced, guards: Guards, statics: Guards, donated: Sequence[int], budget: int | None):
         self.traced, self.guards, self.statics = traced, guards, statics  # guards of the function, of its static arguments
@@ -126,7 +138,9 @@ class _Entry:
             if self.donated:
                 from fxgrad.compile.donation import Donating
 
-                self.executable = Donating(self.executable, compile_program(self.program, self.donated, self.budget), self.donated)
+                self.executable = Donating(
+                    self.executable, compile_program(self.program, self.donated, self.budget), self.donated
+                )
         return self.executable
 
     def quick_call(self, structure: Structure, kinds: Sequence[type]) -> Callable[[tuple[Any, ...]], Any] | None:

@@ -135,7 +135,7 @@ def _rows_function(module: ir.Module) -> ir.Function:
     return fn
 
 
-# ---- the second look at strong products -----------------------------------------------------------------------------------------
+# ---- the second look at strong products ----------------------------------------------------------------------------------
 
 
 def _element_function(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
@@ -188,7 +188,7 @@ def _repair_function(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Fun
     return fn
 
 
-# ---- loops -------------------------------------------------------------------------------------------------------------------------
+# ---- loops ----------------------------------------------------------------------------------------------------------------
 
 
 class _Windows(MatmulEmitter):

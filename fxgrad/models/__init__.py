@@ -8,6 +8,6 @@ Parameters are dicts and lists of arrays, nothing else: fx.grad, fx.optim and fx
 that `apply` needs to know, so a config is only for `init`. Every function is pure and works under every transform.
 """
 
-from fxgrad.models import gpt, linear, mlp, rnn, transformer_block
+from fxgrad.models import convnet, gpt, linear, mlp, rnn, transformer_block
 
-__all__ = ["gpt", "linear", "mlp", "rnn", "transformer_block"]
+__all__ = ["convnet", "gpt", "linear", "mlp", "rnn", "transformer_block"]
