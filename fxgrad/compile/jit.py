@@ -84,7 +84,19 @@ CONTENTS = "the contents of an array that NumPy read while tracing"
 class _Entry:
     """One trace: the program, what it captured, how its result is put together, and its compiled form."""
 
-    __slots__ = ("budget", "captures", "contents", "donated", "executable", "guards", "out_tree", "program", "quick", "statics", "traced")
+    __slots__ = (
+        "budget",
+        "captures",
+        "contents",
+        "donated",
+        "executable",
+        "guards",
+        "out_tree",
+        "program",
+        "quick",
+        "statics",
+        "traced",
+    )
 
     def __init__(self, traced: Traced, guards: Guards, statics: Guards, donated: Sequence[int], budget: int | None):
         self.traced, self.guards, self.statics = traced, guards, statics  # guards of the function, of its static arguments
@@ -126,7 +138,9 @@ class _Entry:
             if self.donated:
                 from fxgrad.compile.donation import Donating
 
-                self.executable = Donating(self.executable, compile_program(self.program, self.donated, self.budget), self.donated)
+                self.executable = Donating(
+                    self.executable, compile_program(self.program, self.donated, self.budget), self.donated
+                )
         return self.executable
 
     def quick_call(self, structure: Structure, kinds: Sequence[type]) -> Callable[[tuple[Any, ...]], Any] | None:
@@ -135,7 +149,7 @@ class _Entry:
         It wants what the last call had: this structure, leaves of these types, shapes and dtypes, nothing rebound, no transform
         around. All that is known is written out, since on small arrays the way into the kernels is what a call costs.
         """
-        if self.donated or max(depth(structure), depth(self.out_tree)) > _DEEPEST:
+        if max(depth(structure), depth(self.out_tree)) > _DEEPEST:
             return None
         executable: Any = self.compiled()
         code = TreeCode("return miss")
@@ -152,7 +166,8 @@ class _Entry:
         code.scope |= {f"k{i}": c for i, c in enumerate(self.captures)} | {
             "trace": current_trace, "disabled": jit_disabled, "guards": self.guards, "changed": self.changed, "miss": _MISS,
         }  # fmt: skip
-        return executable.source.function(head, "args", "return miss", answer, code.scope)
+        make = executable.function if self.donated else executable.source.function
+        return make(head, "args", "return miss", answer, code.scope)
 
 
 class Jitted:
