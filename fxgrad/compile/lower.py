@@ -6,6 +6,7 @@ calls, in Python. A program without library calls is a single native call betwee
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -211,6 +212,7 @@ def compile_program(program: Program, donated: tuple[int, ...] = (), budget: int
     found = program.memo.get(kind)
     if found is None:
         key = (program.without_consts().key, program.places, kind)
+        importlib.import_module("fxgrad.runtime.launch")  # takes the lock too: never import it for the first time while holding it
         with lock:
             found = _executables.get(key)
             if found is None:

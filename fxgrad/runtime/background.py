@@ -6,6 +6,7 @@ waits for the job at hand (LLVM must not be torn down under it) and drops the ot
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import threading
@@ -56,6 +57,8 @@ def _work() -> None:
                 return
             key, (what, job) = next(iter(_jobs.items()))
         try:
+            # Importing it takes the compiler's lock: an import elsewhere would wait for ours, and the job for that import.
+            importlib.import_module("fxgrad.runtime.launch")
             with forks.compiling:
                 job()
         except Exception:  # noqa: BLE001 - whatever it is, the program goes on as before
