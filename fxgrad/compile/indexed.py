@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fxgrad.compile.fuse import Analysis
-from fxgrad.compile.kernelize import Launch
-from fxgrad.compile.layout import collapse, contiguous, grain
+from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.gathers import known_position
+from fxgrad.compile.kernelize import Launch, Values, coded, flops_of, operands_of
+from fxgrad.compile.layout import Place, collapse, contiguous, grain, map_plan
 from fxgrad.compile.operands import Operands
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.kernels.indexed import DIMS, IndexKernel
+from fxgrad.kernels.spec import Kernel, Moved, Operand, weight
 
 if TYPE_CHECKING:
     from fxgrad.compile.lower import Step
 
-__all__ = ["index_steps"]
+__all__ = ["index_steps", "scatter_steps"]
 
 
 def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
@@ -58,7 +60,7 @@ def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
         return None
     pad = DIMS - len(sizes)
     lengths = [source.shape[d] - (box[k] - 1 if window else 0) for k, d in enumerate(axes)]
-    fixed = [_position(a.access(i)[0], n, window) for i, n in zip(indices, lengths, strict=True)]
+    fixed = [known_position(a.access(i)[0], n, window) for i, n in zip(indices, lengths, strict=True)]
     start = source.offset + sum(p * source.strides[d] for p, d in zip(fixed, axes, strict=True) if p is not None)
     moving = [k for k, p in enumerate(fixed) if p is None]
     taken = [operands.take(indices[k]) for k in moving]
@@ -82,15 +84,53 @@ def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
     return [*operands.steps, _step(launch, eqn, why, moving)]
 
 
-def _position(index: Atom, length: int, clamps: bool) -> int | None:
-    """The place along its axis to which an index leads that is a number, if it is one."""
-    if not isinstance(index, Lit):
-        return None
-    i = int(index.value)
-    if clamps:
-        return min(max(i, 0), length - 1)
-    i += length if i < 0 else 0
-    return i if 0 <= i < length else None
+def scatter_steps(a: Analysis, task: Task) -> list[Step]:
+    """The steps of a scatter, or an update of a window, that computes what it writes; the first one copies the array."""
+    from fxgrad.compile.lower import kernel_step
+
+    *producers, eqn = task.eqns
+    x, update, *indices = eqn.inputs
+    (out,), shape = eqn.outputs, update.aval.shape
+    window, itemsize = eqn.prim.name.startswith("dynamic"), out.aval.dtype.itemsize
+    axes = tuple(range(out.aval.ndim)) if window else eqn.params["axes"]
+    count = 0 if window else indices[0].aval.ndim
+    whole = contiguous(out.aval.shape, itemsize)
+    inside = whole.strides if window else (*(0,) * count, *(s for d, s in enumerate(whole.strides) if d not in axes))
+    lengths = [out.aval.shape[d] - (shape[k] - 1 if window else 0) for k, d in enumerate(axes)]
+    values = Values(a, producers, [update], len(shape))
+    n, start = len(values.accesses), 0
+    roots: list[Var] = []
+    places, parts = values.places(), []
+    for i, length, d in zip(indices, lengths, axes, strict=True):
+        root, layout = a.access(i)
+        if not isinstance(root, Var):
+            place = known_position(root, length, window)
+            assert place is not None
+            start += place * whole.strides[d]
+            continue
+        parts.append((n + len(roots), Lit(np.int64(length)), Lit(np.int64(whole.strides[d]))))
+        roots.append(root)
+        steps = (0,) * len(shape) if window else (*layout.strides, *(0,) * (len(shape) - count))
+        places.append(Place(steps, layout.offset, root.aval.dtype.itemsize))
+    places.append(Place(inside, start, itemsize))
+    prims = [e.prim for e in producers]
+    modes, plan = map_plan(shape, places, 0, weight(prims))
+    if not window:
+        plan[1] = 0  # what meets at one place meets in order
+    ops = values.ops(producers, n + len(roots))
+    reads = operands_of([v.aval for v in values.roots], values.modes(modes[:n], ops))
+    reads += [Operand(r.aval.dtype, "index") for r in roots]
+    form = "add" if eqn.params.get("mode") == "add" else "put"
+    moved = [Moved(len(reads), Lit(np.int64(0)), tuple(parts), window)]
+    kernel = Kernel(form, reads, ops, [values.ref(update)], operands_of([out.aval], modes[-1:]), (), moved)
+    size, nbytes = math.prod(shape), update.aval.nbytes
+    read = values.bytes_read() + sum(r.aval.nbytes for r in roots) + (nbytes if form == "add" else 0)
+    flops = flops_of(producers, size) + (size if form == "add" else 0)
+    launch = Launch(kernel, plan, [*values.roots, *roots, out], [], read, nbytes, flops, why="after the copy")
+    first = Operands(a, "it is written to")
+    first.write(*a.access(x), out)
+    codes = [*([] if window else [eqn]), *(e for e in producers if e.prim.name == "gather")]
+    return [*first.steps, kernel_step(coded(launch, codes), kernel.title, task.why)]
 
 
 def _step(launch: Launch, eqn: Eqn, why: Sequence[str], moving: Sequence[int]) -> Step:

@@ -78,7 +78,13 @@ def _checked(lanes: Lanes, index: Vec, length: ir.Value, mask: ir.Value, status:
 
 
 def emit_move(
-    b: ir.IRBuilder, kernel: Kernel, plan: Plan, m: Moved, start: ir.Value, indices: Mapping[int, ir.Value], status: ir.Value
+    b: ir.IRBuilder,
+    kernel: Kernel,
+    plan: Plan,
+    m: Moved,
+    start: ir.Value,
+    indices: Mapping[int, ir.Value],
+    status: ir.Value | None,
 ) -> ir.Value:
     """Where a moved operand begins, given where it would begin at index 0, and where its indices lie."""
 
@@ -91,6 +97,11 @@ def emit_move(
         loaded = b.load(indices[i], typ=memory_type(dtype), align=dtype.itemsize)
         signed = dtype.kind == "i"
         given = loaded if dtype.itemsize == 8 else (b.sext if signed else b.zext)(loaded, I64)
+        if m.clamps:
+            place = b.select(b.icmp_signed(">=", given, n), b.sub(n, i64(1)), given)
+            place = b.select(b.icmp_signed("<", place, i64(0)), i64(0), place)
+            start = advance(b, start, b.mul(place, literal(stride)))
+            continue
         place = b.select(b.icmp_signed("<", given, i64(0)), b.add(given, n), given) if signed else given
         bad = b.icmp_unsigned(">=", place, n)
         with b.if_then(bad, likely=False):
