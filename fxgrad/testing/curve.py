@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import errors, svg
 from fxgrad.testing.check import Settings, prepared
 from fxgrad.testing.differences import Estimate
-from fxgrad.testing.reference import Direction, Reference
+from fxgrad.testing.reference import INFORMATIVE, Direction, Reference
 from fxgrad.testing.subject import Subject
 
 __all__ = ["Curve", "ErrorCurves", "gradient_error_curve"]
@@ -136,7 +136,7 @@ def gradient_error_curve(
     w = np.ones(1) if subject.out_size == 1 else reference.rng.uniform(0.5, 1.0, subject.out_size)
     measured = found.weighted(w)
     exact, against = _exact(subject, reference, v, w, measured)
-    if not np.isfinite(exact):
+    if not np.isfinite(exact) or measured.bar[0] > INFORMATIVE * measured.size[0]:
         raise errors.FxValueError(
             f"no derivative of '{subject.name}' can be measured at this point",
             why="f is not finite around it, or jumps.",
