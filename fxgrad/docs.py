@@ -53,7 +53,7 @@ PROBE: dict[str, Any] = {
     "lower": True, "op": "n", "unit": False, "checked": True, "trans": False, "full": False, "upper": False, "rcond": None,
     "hermitian": False, "rows": 3, "contract": ((0,), (0,)), "batch": ((), ()), "strong": None, "dtype": np.dtype(np.float32),
     "size": 3, "what": "take", "inverse": False, "windows": ((0,), (0,)), "out": (1,), "stride": (1,), "x_dilation": (1,),
-    "w_dilation": (1,), "windows_first": True,
+    "w_dilation": (1,), "windows_first": True, "window": (1,), "dilation": (1,), "largest": True,
 }  # fmt: skip
 
 
@@ -293,6 +293,18 @@ Integers wrap. A complex product is four real ones. With
 `fx.config.matmul = "blas"` all of them are, which gives up the promise above. Decompositions and solves call LAPACK, one
 matrix at a time: the same bits in every mode on one machine, not on every machine. Fourier transforms are NumPy's.
 
+## Convolutions
+
+An element of a convolution is such a sum as well. k runs through the positions of the kernel in row-major order, and in each
+through the channels of the group; places outside of the input count as zeros; where the input is dilated (`lhs_dilation`, the
+derivative of a strided convolution), positions that meet its holes are left out. The derivative by the kernel sums over the
+batch and in it over the places of the result, in row-major order. So bits depend neither on the layout, nor on how many
+images go together, nor on `vmap`.
+
+Pooling: `max_pool` and `min_pool` are exact, of equal elements (and of NaN) the first counts. `avg_pool` and other sums over
+windows add the elements one after the other in row-major order; from 17 positions on along one axis after the other, the last
+one first, and if windows are tiles of the array by the tree of a reduction.
+
 ## Loops and random numbers
 
 `scan`, `fori_loop` and `while_loop` have the values and derivatives of the unrolled Python loop, to the bit: the cotangent
@@ -335,6 +347,7 @@ function has no derivative, or the formula none:
 | `relu(0)` | 0; `maximum(x, 0)` at 0 is a tie: 1/2 |
 | `clip` | slope 1 on the closed interval, the bounds get nothing there |
 | `floor`, `ceil`, `round`, `sign`, comparisons, `argmax` | 0 |
+| `max_pool`, `min_pool`, `reduce_window` with ties | the first in row-major order, as in PyTorch and JAX |
 | `sort`, `median`, `quantile` with ties | stable: of equals the first comes first |
 | `x ** 0` by x, `0 ** y` (y >= 0) by y | 0, no NaN |
 | `prod`, `cumprod` with zeros among the factors | right, since nothing is divided |

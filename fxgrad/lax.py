@@ -23,6 +23,7 @@ from fxgrad.lax_conv import conv_dimension_numbers as conv_dimension_numbers
 from fxgrad.lax_conv import conv_general_dilated as conv_general_dilated
 from fxgrad.lax_conv import conv_transpose as conv_transpose
 from fxgrad.lax_conv import conv_with_general_padding as conv_with_general_padding
+from fxgrad.lax_windows import reduce_window as reduce_window
 from fxgrad.numpy import elementwise as _ew
 from fxgrad.numpy.core import as_dtype, canonical_axis, key_of, operand, result_type, static_shape, tensor
 from fxgrad.primitives import complex as _cx

@@ -12,7 +12,7 @@ from fxgrad import errors
 from fxgrad.numpy.core import as_dtype, tensor
 from fxgrad.primitives.conv import conv as _conv
 from fxgrad.primitives.dot import dot as _dot
-from fxgrad.primitives.shape import inverse, reshape, reverse, transpose
+from fxgrad.primitives.shape import reshape, reverse, transpose
 
 __all__ = [
     "ConvDimensionNumbers", "conv", "conv_dimension_numbers", "conv_general_dilated", "conv_transpose",
@@ -25,8 +25,10 @@ MOST_WINDOWS = 3
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Which axis is which: (batch, feature, spatial...) of the input and of the result, (out feature, in feature, spatial...)
-    of the kernel; as jax.lax.ConvDimensionNumbers."""
+    """Which axis is which, as jax.lax.ConvDimensionNumbers.
+
+    (batch, feature, spatial...) of the input and of the result, (out feature, in feature, spatial...) of the kernel.
+    """
 
     lhs_spec: Ints
     rhs_spec: Ints
@@ -57,9 +59,9 @@ def whole_numbers(name: str, values: Any, count: int, least: int = 1) -> Ints:
 
 
 def window_padding(padding: Any, sizes: Ints, window: Ints, strides: Ints) -> Pairs:
-    """Padding as pairs (low, high): "SAME" (out = ceil(size / stride), the odd one high), "SAME_LOWER", "VALID", pairs, or numbers.
+    """Padding as pairs (low, high): "SAME" (out = ceil(size / stride), the odd one high), "SAME_LOWER", "VALID", or as given.
 
-    `window` are the sizes of the window, dilation included.
+    It may be given as one number, or as a number or a pair for each dimension. `window` are sizes with dilation.
     """
     if isinstance(padding, str):
         name = padding.upper()
@@ -110,7 +112,7 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], d
     if not letters or any({*s} != {*specs[0]} for s in specs[2:]) or not {*"NC"} <= {*specs[0]} or not {*"OI"} <= {*specs[1]}:
         raise _wrong(
             f"dimension_numbers={dimension_numbers!r} does not fit arrays of rank {ndim}",
-            "It is three strings with a letter for each axis: N, C and spatial letters; O, I and the same ones; N, C and the same ones.",
+            "It is three strings with a letter for each axis: N, C and spatial letters; O, I and the same; N, C and the same.",
             'Pass ("NHWC", "HWIO", "NHWC") or ("NCHW", "OIHW", "NCHW"), for example.',
         )
     spatial = [c for c in specs[1] if c not in "OI"]
@@ -290,7 +292,8 @@ def conv_transpose(
 ) -> Any:  # fmt: skip
     """The transposed ("fractionally strided") convolution, as jax.lax.conv_transpose: the result is `strides` times as large.
 
-    dimension_numbers: by default channels last, e.g. ("NHWC", "HWIO", "NHWC"). transpose_kernel: turn the kernel around and exchange its
+    dimension_numbers: by default channels last, e.g. ("NHWC", "HWIO", "NHWC"). transpose_kernel: turn the kernel around and
+    exchange its
     features, which makes it the derivative of a convolution by its input (what PyTorch's ConvTranspose computes). padding in
     pairs is that of the dilated input.
 

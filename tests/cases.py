@@ -582,6 +582,7 @@ CASES += [
     for name, f, oracle, options in complex_cases.entries()
 ]
 
-from tests.linalg_cases import LINALG  # noqa: E402  (its cases are made of Case)
+from tests.conv_cases import CONV  # noqa: E402  (its cases are made of Case)
+from tests.linalg_cases import LINALG  # noqa: E402
 
-CASES += LINALG
+CASES += LINALG + CONV

@@ -432,6 +432,8 @@ def test_donation_never_corrupts():
     same = floats(50)
     cases = [
         (step, (same, same)),
+        (step, (same, same[::-1])),
+        (step, (same, np.frombuffer(same, np.float32))),
         (step, (base[:50], base[20:70])),
         (step, (base[:50], base[60:110])),
         (step, (base[::2][:50], floats(50))),

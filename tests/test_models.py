@@ -10,7 +10,7 @@ import pytest
 
 import fxgrad as fx
 import fxgrad.numpy as fnp
-from fxgrad.models import gpt, linear, mlp, rnn, transformer_block
+from fxgrad.models import convnet, gpt, linear, mlp, rnn, transformer_block
 from fxgrad.testing.bits import assert_same_bits
 from tests.four_parts import assert_four_parts
 
@@ -24,6 +24,7 @@ rng = np.random.default_rng(0)
 
 SMALL = {"vocab": 17, "context": 16, "layers": 2, "heads": 2, "width": 8}
 IDS = rng.integers(0, 17, (3, 13))
+IMAGES = rng.standard_normal((5, 8, 9, 2))
 X, LABELS = rng.standard_normal((5, 6)), rng.integers(0, 4, 5)
 SEQUENCES, TARGETS = rng.standard_normal((3, 7, 6)), rng.integers(0, 4, (3, 7))
 
@@ -52,6 +53,13 @@ def torch_mlp(p: Any, x: Any, labels: Any) -> Any:
     for layer in p["layers"][:-1]:
         x = F.relu(torch_dense(layer, x))
     return F.cross_entropy(torch_dense(p["layers"][-1], x), labels)
+
+
+def torch_convnet(p: Any, x: Any, labels: Any) -> Any:
+    x = x.movedim(-1, 1)
+    for layer in p["convs"]:
+        x = F.max_pool2d(F.relu(F.conv2d(x, layer["w"].permute(3, 2, 0, 1), layer["b"], padding="same")), 2)
+    return F.cross_entropy(torch_dense(p["head"], x.movedim(1, -1).reshape(len(x), -1)), labels)
 
 
 def torch_rnn(p: Any, x: Any, labels: Any) -> Any:
@@ -101,6 +109,7 @@ CELLS = {cell: rnn.Config(6, 4, hidden=5, layers=2, cell=cell) for cell in rnn.G
 MODELS: dict[str, tuple[Any, Any, Any, Any, tuple[np.ndarray, ...]]] = {
     "linear": (linear, linear.Config(6, 4), linear.loss, lambda p, x, y: F.cross_entropy(torch_dense(p, x), y), (X, LABELS)),
     "mlp": (mlp, mlp.Config(6, 4, (7, 5)), mlp.loss, torch_mlp, (X, LABELS)),
+    "convnet": (convnet, convnet.Config((8, 9, 2), 4, (3, 5)), convnet.loss, torch_convnet, (IMAGES, LABELS)),
     **{cell: (rnn, config, rnn.loss, torch_rnn, (SEQUENCES, TARGETS)) for cell, config in CELLS.items()},
     "transformer_block": (
         transformer_block,
@@ -156,6 +165,18 @@ def test_modes_have_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_ensembles_are_their_members(name: str) -> None:
+    """vmap over parameters: several models at once on the same data, each with the bits it has alone."""
+    _, _, ours, _, _ = MODELS[name]
+    params, data = problem(name, "float32")
+    members = [params, fx.tree.map(lambda p: p[::-1].copy(), params)]
+    step = fx.value_and_grad(ours)
+    together = fx.vmap(step, in_axes=(0, *(None for _ in data)))(fx.tree.map(lambda *p: np.stack(p), *members), *data)
+    for i, member in enumerate(members):
+        same(fx.tree.map(lambda v, i=i: v[i], together), step(member, *data))
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_configs_and_parameters(name: str) -> None:
     module, config, _, _, _ = MODELS[name]
     assert hash(config) == hash(module.Config(**vars(config))) and config == module.Config(**vars(config))
@@ -167,7 +188,7 @@ def test_configs_and_parameters(name: str) -> None:
     same(fx.tree.map(lambda v: v[1], ensembles), module.init(keys[1], config))
 
 
-@pytest.mark.parametrize("module", ["linear", "mlp", "rnn", "transformer_block", "gpt"])
+@pytest.mark.parametrize("module", ["linear", "mlp", "convnet", "rnn", "transformer_block", "gpt"])
 def test_docstrings(module: str) -> None:
     import doctest
 
@@ -185,12 +206,24 @@ def small_gpt(**changes: Any) -> Any:
 def test_checkpointed_blocks_have_the_same_bits() -> None:
     params = small_gpt()
     plain = fx.value_and_grad(gpt.loss)(params, IDS)
-    kept = fx.value_and_grad(lambda p: gpt.loss(p, IDS, checkpoint="block"))
-    same(kept(params), plain)
-    same(fx.jit(kept)(params), plain)
+    for mode in ("block", "sqrt", "log"):
+        kept = fx.value_and_grad(lambda p, mode=mode: gpt.loss(p, IDS, checkpoint=mode))
+        same(kept(params), plain)
+        same(fx.jit(kept)(params), plain)
     dropped = [fx.value_and_grad(lambda p, c=c: gpt.loss(p, IDS, c, dropout=0.3, key=KEY))(params) for c in ("block", None)]
     same(*dropped)
     assert dropped[0][0] != plain[0]
+
+
+def test_checkpointed_blocks_need_less_memory() -> None:
+    params = gpt.init(KEY, gpt.Config(vocab=32, context=64, layers=6, heads=2, width=32))
+    ids = np.zeros((4, 65), int)
+
+    def temp(mode: str | None) -> int:
+        step = fx.jit(fx.value_and_grad(lambda p, ids: gpt.loss(p, ids, mode)))
+        return step.lower(params, ids).compile().memory_analysis().temp_bytes
+
+    assert temp("block") < 0.5 * temp(None)
 
 
 def test_training_learns() -> None:
@@ -245,6 +278,8 @@ def test_sampling() -> None:
     assert (gpt.generate(params, prompt, 8, fx.random.key(1), 0.7, 4) != many).any()
     same(gpt.generate(params, prompt, 8, KEY, 3.0, 1), gpt.generate(params, prompt, 8, temperature=0))
     same(gpt.generate(params, prompt, 0, KEY), prompt)
+    both = fx.vmap(lambda p: gpt.generate(params, p, 4, KEY, 0.7))(prompt)
+    same(both, np.stack([gpt.generate(params, p, 4, KEY, 0.7) for p in prompt]))
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05]))
     draws = fx.vmap(lambda k: gpt._sample(logits, k, 0, 1.0, 2))(fx.random.split(KEY, 2000))
     assert set(draws.tolist()) == {0, 1} and abs((draws == 0).mean() - 0.625) < 0.04
@@ -273,6 +308,10 @@ def test_step_of_rnn_is_apply() -> None:
         (lambda: linear.Config(3, 2.0), "outputs=2.0"),
         (lambda: mlp.Config(3, 2, hidden=[4]), "hidden=[4]"),
         (lambda: mlp.Config(3, 2, hidden=(4, -1)), "hidden=(4, -1)"),
+        (lambda: convnet.Config((8, 8), 10), "shape=(8, 8)"),
+        (lambda: convnet.Config((8, 8, 1), 10, ()), "channels=()"),
+        (lambda: convnet.Config((8, 8, 1), 10, (4, 4, 4, 4)), "channels=(4, 4, 4, 4)"),
+        (lambda: convnet.Config((8, 8, 1), 10, window=0), "window=0"),
         (lambda: rnn.Config(3, 2, cell="transformer"), "cell='transformer'"),
         (lambda: transformer_block.Config(10, 3), "heads=3"),
         (lambda: gpt.Config(width=100, heads=6), "heads=6"),
@@ -285,6 +324,14 @@ def test_config_messages(make: Any, what: str) -> None:
         make()
     parts = str(caught.value).split("\n  ")
     assert len(parts) == 4 and what in parts[0] and parts[3].startswith("Pass ")
+
+
+@pytest.mark.parametrize("shape", [(8, 9), (2, 8, 9, 3), (2, 16, 9, 2), (2, 2, 9, 2)])
+def test_convnet_messages(shape: tuple[int, ...]) -> None:
+    params = convnet.init(KEY, convnet.Config((8, 9, 2), 4, (3, 5)))
+    with pytest.raises(ValueError, match="images") as caught:
+        convnet.apply(params, np.zeros(shape, np.float32))  # others
+    assert_four_parts(caught.value, what=f"images of shape {shape}", line="others", why="channels last", fix="x[..., None]")
 
 
 def test_gpt_messages() -> None:
@@ -320,3 +367,17 @@ def test_generate_messages(kwargs: dict[str, Any], what: str) -> None:
         gpt.generate(small_gpt(), **{"prompt": IDS[:, :3], "steps": 2, "key": KEY, **kwargs})  # wrong
     fix = "ids[..., -16:]" if "context" in what else "generate(params"
     assert_four_parts(caught.value, what=what, line="wrong", why="of", fix=fix)
+
+
+def test_models_are_imported_when_asked_for() -> None:
+    """`import fxgrad` has the names, and does not pay for them."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, fxgrad as fx; assert 'fxgrad.models.gpt' not in sys.modules; "
+        "assert set(fx.models.__all__) <= set(dir(fx.models)); [getattr(fx.models, m).Config for m in fx.models.__all__]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'resnet'; it has convnet, gpt"):
+        _ = fx.models.resnet

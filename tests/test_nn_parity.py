@@ -163,6 +163,36 @@ CASES = {
         lambda q, k, v, m: nn.attention(q, k, v, mask=m), lambda *a: sdpa(*a, enable_gqa=True), (*GROUPED, MASK)
     ),
     "rotary": Case(nn.rotary, torch_rotary, (X,)),
+    # convolutions
+    "conv": Case(
+        nn.conv,
+        first(lambda x, w, b: F.conv2d(x, w.permute(3, 2, 0, 1), b, padding="same")),
+        (IMAGE, (3, 3, 6, 4), (4,)),
+    ),
+    "conv strided, dilated, in groups": Case(
+        lambda x, w: nn.conv(x, w, stride=2, padding=2, dilation=(2, 1), groups=3),
+        first(lambda x, w: F.conv2d(x, w.permute(3, 2, 0, 1), None, 2, 2, (2, 1), 3)),
+        ((2, 7, 6, 6), (3, 2, 2, 9)),
+    ),
+    "conv of sequences": Case(
+        lambda x, w: nn.conv(x, w, padding="VALID"), first(lambda x, w: F.conv1d(x, w.permute(2, 1, 0))), ((2, 9, 3), (4, 3, 5))
+    ),
+    "conv_transpose": Case(
+        lambda x, w: nn.conv_transpose(x, w, stride=2, padding=((1, 1), (1, 1)), transpose_kernel=True),
+        first(lambda x, w: F.conv_transpose2d(x, w.permute(3, 2, 0, 1), stride=2, padding=1)),
+        (IMAGE, (3, 3, 5, 6)),
+    ),
+    "max_pool": Case(lambda x: nn.max_pool(x, (2, 2), (2, 2)), first(lambda x: F.max_pool2d(x, 2)), (IMAGE,)),
+    "max_pool overlapping": Case(
+        lambda x: nn.max_pool(x, (3, 3), (2, 1), ((1, 1), (1, 1))), first(lambda x: F.max_pool2d(x, 3, (2, 1), 1)), (IMAGE,)
+    ),
+    "min_pool": Case(lambda x: nn.min_pool(x, (2, 2), (2, 2)), first(lambda x: -F.max_pool2d(-x, 2)), (IMAGE,)),
+    "avg_pool": Case(lambda x: nn.avg_pool(x, (2, 2), (1, 1)), first(lambda x: F.avg_pool2d(x, 2, 1)), (IMAGE,)),
+    "avg_pool of what is there": Case(
+        lambda x: nn.avg_pool(x, (3, 3), (1, 1), ((1, 1), (1, 1)), count_include_pad=False),
+        first(lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)),
+        (IMAGE,),
+    ),
     # losses
     "absolute_error": Case(nn.absolute_error, unreduced(F.l1_loss), (X, X)),
     "cosine_distance": Case(nn.cosine_distance, lambda a, b: 1 - F.cosine_similarity(a, b, -1), (X, X)),
@@ -199,9 +229,6 @@ CASES = {
 }  # fmt: skip
 
 ELSEWHERE = {
-    "conv": "tests of convolutions",
-    "max_pool": "tests of convolutions",
-    "avg_pool": "tests of convolutions",
     "dropout": "draws other numbers than PyTorch: test_nn.py",
     "one_hot": "has no gradient: test_one_hot below",
     "initializers": "draw other numbers than PyTorch: test_nn.py",

@@ -25,7 +25,7 @@ _Level = tuple[int, Ints]  # the length of a loop, and the bytes by which it mov
 _MOST_BATCHES = 2
 
 
-class Class(NamedTuple):
+class Places(NamedTuple):
     """Places of the result first, first + step, ... in one dimension, and the positions of the kernel that they meet.
 
     Place r and position t meet at r * line_step + t * tap_step - low of x, all three counted within the class.
@@ -33,7 +33,7 @@ class Class(NamedTuple):
 
     first: int
     step: int
-    count: int
+    number: int
     tap_first: int
     tap_step_in_w: int
     taps: int  # 0: they meet none
@@ -55,7 +55,7 @@ class Phase(NamedTuple):
     taps: Sequence[tuple[int, int, int]] = ()
 
 
-def classes(out: int, taps: int, stride: int, tap_step: int, low: int, dilation: int) -> list[Class]:
+def classes(out: int, taps: int, stride: int, tap_step: int, low: int, dilation: int) -> list[Places]:
     """The classes of places in one dimension."""
     step, in_w = dilation // math.gcd(dilation, stride), dilation // math.gcd(dilation, tap_step)
     found = []
@@ -63,11 +63,11 @@ def classes(out: int, taps: int, stride: int, tap_step: int, low: int, dilation:
         count = -(-(out - first) // step)
         tap = next((t for t in range(min(in_w, taps)) if (first * stride + t * tap_step - low) % dilation == 0), None)
         if tap is None:
-            found.append(Class(first, step, count, 0, 1, 0, 0, 0, 0))
+            found.append(Places(first, step, count, 0, 1, 0, 0, 0, 0))
             continue
         begin = (first * stride + tap * tap_step - low) // dilation
         steps = step * stride // dilation, in_w * tap_step // dilation
-        found.append(Class(first, step, count, tap, in_w, -(-(taps - tap) // in_w), *steps, -begin))
+        found.append(Places(first, step, count, tap, in_w, -(-(taps - tap) // in_w), *steps, -begin))
     return found
 
 
@@ -100,8 +100,8 @@ class _Side(NamedTuple):
 class ConvLayout:
     """A `conv` with these parameters of operands that lie as given, whose result is to lie like `c`.
 
-    Operands in `unread` are not in memory. `copied` holds the operands that have to be copied as a whole, in the order `orders` of their
-    axes (of w only parts are copied, see `Phase`); None when the result cannot be written like that at all.
+    Operands in `unread` are not in memory. `copied` holds the operands that have to be copied as a whole, in the order `orders`
+    of their axes (of w only parts are copied, see `Phase`); None when the result cannot be written like that at all.
     """
 
     def __init__(
@@ -143,9 +143,9 @@ class ConvLayout:
             found.append(phase)
         return found
 
-    def _phase(self, chosen: Sequence[Class], w_unread: bool) -> Phase | None:
+    def _phase(self, chosen: Sequence[Places], w_unread: bool) -> Phase | None:
         nb, nx = len(self.w.batch), len(self.x.free)
-        c = _every(self.c, dict(enumerate([(k.first, k.step, k.count) for k in chosen], nb + nx)))
+        c = _every(self.c, dict(enumerate([(k.first, k.step, k.number) for k in chosen], nb + nx)))
         if not all(k.taps for k in chosen):
             return Phase(None, self.w.layout, False, c)
         taps = [(k.tap_first, k.tap_step_in_w, k.taps) for k in chosen]
@@ -158,7 +158,7 @@ class ConvLayout:
                     return Phase(product, part, copied, c, taps)
         return None
 
-    def _product(self, chosen: Sequence[Class], w: _Side, c: Layout) -> WindowProduct | None:
+    def _product(self, chosen: Sequence[Places], w: _Side, c: Layout) -> WindowProduct | None:
         """The product of this phase; None if an operand or the result cannot be walked like that."""
         x, first, nb, nx, nw = self.x, self.first, len(w.batch), len(self.x.free), len(chosen)
         c_of = {"batch": c.strides[:nb], "free": c.strides[nb : nb + nx], "columns": c.strides[nb + nx + nw :]}
@@ -167,6 +167,10 @@ class ConvLayout:
         columns = _joined(w.sizes(w.free), (0,) * len(w.free), w.strides(w.free), c_of["columns"])
         contract = _joined(x.sizes(x.contract), x.strides(x.contract))
         along = _joined(w.sizes(w.along(first)), w.strides(w.along(first)))
+        lone = not (contract if first else free) and not columns  # one element in each group: groups may be lanes
+        by_channel = lone and bool(batch) and batch[-1][1] == (self.size,) * 3
+        if by_channel:
+            columns = [batch.pop()]
         rows, column = free[-1:] or [(1, (0, 0, 0))], columns[-1:] or [(1, (0, self.size, self.size))]
         batches = [*batch, *free[:-1], *columns[:-1]]
         if len(batches) > _MOST_BATCHES or len(contract) > 1 or len(along) > 1:
@@ -185,14 +189,15 @@ class ConvLayout:
         b = Matrix(w.layout.offset, far[1], near[1], k_step, n_step)
         z = Matrix(c.offset, far[2], near[2], 0, self.size)
         return WindowProduct(
-            self.dtype, outer, inner, first, plain[0], plain[1], dims, channels[0], column[0][0], a, b, z, rows[0][1][2], self.strong
+            self.dtype, outer, inner, first, *plain, dims, channels[0], column[0][0], a, b, z, rows[0][1][2],
+            self.strong, by_channel,
         )  # fmt: skip
 
 
-def _dim(k: Class, first: bool, move: int, size: int, c_step: int) -> Dim:
+def _dim(k: Places, first: bool, move: int, size: int, c_step: int) -> Dim:
     if first:
-        return Dim(k.count, k.line_step, k.low, k.taps, k.tap_step, size, move, c_step)
-    return Dim(k.taps, k.tap_step, k.low, k.count, k.line_step, size, move, c_step)
+        return Dim(k.number, k.line_step, k.low, k.taps, k.tap_step, size, move, c_step)
+    return Dim(k.taps, k.tap_step, k.low, k.number, k.line_step, size, move, c_step)
 
 
 def _every(x: Layout, steps: dict[int, tuple[int, int, int]]) -> Layout:

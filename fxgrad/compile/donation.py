@@ -51,6 +51,8 @@ class Donating:
 
     def _entangled(self, arrays: Sequence[np.ndarray]) -> bool:
         """Whether a donated argument overlaps any other."""
+        if _apart(arrays):  # always so in training: addresses, at 5 us an array, would cost more than a small step
+            return False
         spans = sorted((*np.lib.array_utils.byte_bounds(a), i) for i, a in enumerate(arrays) if a.size)
         end, owner = 0, -1
         for start, stop, i in spans:
@@ -63,6 +65,19 @@ class Donating:
     def __getattr__(self, name: str) -> Any:
         """Of the program as it runs when the memory is reused: steps, text, analyses."""
         return getattr(self.reusing, name)
+
+
+def _apart(arrays: Sequence[np.ndarray]) -> bool:
+    """Whether each array is the only one here in memory that NumPy or the pool has given out: then no two of them overlap."""
+    owners = set()
+    for a in arrays:
+        owner: Any = a
+        while (base := owner.base) is not None and type(base) is np.ndarray:
+            owner = base
+        if (base is not None and type(base) is not Block) or (base is None and not owner.flags.owndata):
+            return False
+        owners.add(id(owner if base is None else base))
+    return len(owners) == len(arrays)
 
 
 def _remember(arrays: dict[int, weakref.ref], a: np.ndarray) -> None:

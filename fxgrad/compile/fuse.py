@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad.compile.conv_layout import ConvLayout
+from fxgrad.compile.gathers import gather_in_rows
 from fxgrad.compile.late import epochs, late
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
@@ -249,7 +250,7 @@ class Analysis:
         return "update"
 
     def _gathers_along(self, eqn: Eqn) -> bool:
-        """Whether a gather is to be part of a map kernel: of one that computes its indices, or goes on with what it reads."""
+        """Whether a gather is to be part of a kernel: of one that computes its indices, or goes on with what it reads."""
         if not self.fusion or eqn.prim.name != "gather":
             return False
         x, *indices = eqn.inputs
@@ -266,7 +267,8 @@ class Analysis:
                     if type(v) is Var:
                         self._readers.setdefault(v, []).append(e)
         readers = self._readers.get(out, [])
-        return any(e.prim.kind == "map" and e.outputs[0].aval.shape == out.aval.shape for e in readers)
+        goes_on = {"map": lambda e: e.outputs[0].aval.shape, "reduce": lambda e: out.aval.shape}
+        return any(goes_on[e.prim.kind](e) == out.aval.shape for e in readers if e.prim.kind in goes_on)
 
     def access(self, atom: Atom) -> tuple[Atom, Layout]:
         """The stored value behind an atom, and the atom's layout in it."""
@@ -450,9 +452,17 @@ class Placement:
                 why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
             else:
                 why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
-        if (i in a.pieces or i in a.gathers) and any(k[0] == "reduce" for k in needs):
-            why = why or f"a reduction does not read {'in pieces' if i in a.pieces else 'at computed places'}"
+        if i in a.pieces and any(k[0] == "reduce" for k in needs):
+            why = why or "a reduction does not read in pieces"
+        if i in a.gathers and not all(self._reads_at(i, k[1]) for k in needs if k[0] == "reduce"):
+            why = why or "the reduction does not read at these places"
         return needs, why
+
+    def _reads_at(self, i: int, reduce: int) -> bool:
+        """Whether a reduction's kernel can hold a gather."""
+        a, e = self.a, self.a.eqns[reduce]
+        space = a.row_space(a.space(reduce), e.params["axes"])
+        return gather_in_rows(a, a.eqns[i], space, lambda x: a.direct(x, i) is not None) is not None
 
     def _place(self, i: int) -> None:
         needs, why = self._uses(i)

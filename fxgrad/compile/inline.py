@@ -1,7 +1,8 @@
 """One flat program: calls and expansions replaced by their equations, each region simplified before it is merged.
 
 Regions are simplified apart, so that what a checkpoint computes again is never merged with what was computed before; and what it
-computes again waits until it is needed (`late.py`).
+computes again waits until it is needed (`late.py`). What an operation stands for belongs to the region in which it stands: a
+logsumexp and its gradient share the exponentials.
 """
 
 from __future__ import annotations
@@ -23,12 +24,33 @@ from fxgrad.primitives.base import REGISTRY
 __all__ = ["appended", "flatten"]
 
 _INLINED = ("jit_call", "checkpoint", "custom_jvp_call", "custom_vjp_call")
-_ALIASES = ("stop_gradient", "name")  # the compiler sees through these
 _PARTS = ("real", "imag")
 
 
 def _simplified(program: Program) -> Program:
-    return program.memoize("region", lambda: simplify(program))
+    return program.memoize("region", lambda: simplify(_expanded(program)))
+
+
+def _expanded(program: Program) -> Program:
+    """The program with the equations that its operations of kind `expand` stand for."""
+    if not any(e.prim.kind == "expand" for e in program.eqns):
+        return program
+    eqns: list[Eqn] = []
+    env: dict[Var, Atom] = {}
+    for e in program.eqns:
+        inputs = [env.get(x, x) if type(x) is Var else x for x in e.inputs]
+        inner = _inner(e) if e.prim.kind == "expand" else None
+        if inner is None:
+            eqns.append(e if inputs == e.inputs else Eqn(e.prim, inputs, e.params, e.outputs, e.source))
+            continue
+        own: dict[Var, Atom] = dict(zip(inner.inputs, inputs, strict=True))
+        for d in inner.eqns:  # traced once for all its uses: these come from the line of the one they stand for
+            outs = [Var(v.aval) for v in d.outputs]
+            eqns.append(Eqn(d.prim, [own[x] if type(x) is Var else x for x in d.inputs], d.params, outs, e.source))
+            own.update(zip(d.outputs, outs, strict=True))
+        env.update((v, own[o] if type(o) is Var else o) for v, o in zip(e.outputs, inner.outputs, strict=True))
+    outputs = [env.get(o, o) if type(o) is Var else o for o in program.outputs]
+    return Program(program.inputs, eqns, outputs, program.consts, program.name)
 
 
 def _inner(eqn: Eqn) -> Program | None:
@@ -85,9 +107,6 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
             outer.update(zip(variables, results, strict=True))
             continue
         inputs: list[Atom] = [env[a] if type(a) is Var else a for a in eqn.inputs]
-        if eqn.prim.name in _ALIASES:
-            env[eqn.outputs[0]] = inputs[0]
-            continue
         if eqn.prim.name in _PARTS and (part := _part(eqn.prim.name, inputs[0], parts)) is not None:
             if part.aval.shape != eqn.outputs[0].aval.shape:
                 part = _spread(part, eqn, eqns)

@@ -24,7 +24,6 @@ from fxgrad.compile.trees import TreeCode, depth
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
-from fxgrad.primitives.base import bind
 from fxgrad.runtime.collector import without_full_collections
 from fxgrad.runtime.stale import glance, peep, reachable
 from fxgrad.structure import LEAF_TYPES, Structure
@@ -84,7 +83,19 @@ CONTENTS = "the contents of an array that NumPy read while tracing"
 class _Entry:
     """One trace: the program, what it captured, how its result is put together, and its compiled form."""
 
-    __slots__ = ("budget", "captures", "contents", "donated", "executable", "guards", "out_tree", "program", "quick", "statics", "traced")
+    __slots__ = (
+        "budget",
+        "captures",
+        "contents",
+        "donated",
+        "executable",
+        "guards",
+        "out_tree",
+        "program",
+        "quick",
+        "statics",
+        "traced",
+    )
 
     def __init__(self, traced: Traced, guards: Guards, statics: Guards, donated: Sequence[int], budget: int | None):
         self.traced, self.guards, self.statics = traced, guards, statics  # guards of the function, of its static arguments
@@ -126,7 +137,9 @@ class _Entry:
             if self.donated:
                 from fxgrad.compile.donation import Donating
 
-                self.executable = Donating(self.executable, compile_program(self.program, self.donated, self.budget), self.donated)
+                self.executable = Donating(
+                    self.executable, compile_program(self.program, self.donated, self.budget), self.donated
+                )
         return self.executable
 
     def quick_call(self, structure: Structure, kinds: Sequence[type]) -> Callable[[tuple[Any, ...]], Any] | None:
@@ -211,7 +224,7 @@ class Jitted:
         entry, leaves, shape = self._entry(args, kwargs)
         operands = [*entry.captures, *leaves]
         if current_trace() is not None:
-            outs = bind(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
+            outs = call.applied(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
         elif jit_disabled():
             outs = inline(entry.program, operands)
         else:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.gathers import gather_in_rows, gather_views
 from fxgrad.compile.layout import (
     Layout,
     MapPlan,
@@ -21,7 +22,7 @@ from fxgrad.compile.layout import (
     row_plan,
     split_plans,
 )
-from fxgrad.compile.passes import Rows, RowSpace
+from fxgrad.compile.passes import Input, Rows, RowSpace
 from fxgrad.compile.pieces import Box, Chosen, boxes, settled, within
 from fxgrad.compile.tape import Tape
 from fxgrad.compile.updates import Update, is_update, outside
@@ -86,20 +87,11 @@ class Values:
         """What an equation reads, operand by operand; None for what is made here."""
         if e.prim.name != "gather":
             return [self._access(x) for x in e.inputs]
-        x, *indices = e.inputs
-        found: list[tuple[Var, Layout, bool] | None] = []
-        root, layout = self.a.access(x)
-        assert type(root) is Var
-        axes, count, shape = e.params["axes"], indices[0].aval.ndim, e.outputs[0].aval.shape
-        inside = tuple(s for d, s in enumerate(layout.strides) if d not in axes)
-        found.append(self._part(root, Layout(shape, (0,) * count + inside, layout.offset), True))
-        for i in indices:
-            if type(i) is Var and i in self.made:
-                found.append(None)
-                continue
-            root, layout = self.a.access(i)
-            wide = Layout(shape, (*layout.strides, *(0,) * (len(shape) - count)), layout.offset)
-            found.append(self._part(root, wide, False) if type(root) is Var else None)
+        views = gather_views(self.a, e)
+        found: list[tuple[Var, Layout, bool] | None] = [self._part(views.root, views.layout, True)]
+        for i in views.indices:
+            root = None if i.atom in self.made else self.a.root(i.atom)
+            found.append(self._part(root, i.layout, False) if isinstance(root, Var) else None)
         return found
 
     def _part(self, root: Var, layout: Layout, indirect: bool) -> tuple[Var, Layout, bool]:
@@ -146,12 +138,11 @@ class Values:
     def _gather_args(self, e: Eqn) -> tuple[int | Lit, ...]:
         """The array, a code, and for each index array: index, positions, bytes from one to the next."""
         keys = self._keys(e)
-        layout = self.a.access(e.inputs[0])[1]
         assert keys[0] is not None
         args: list[int | Lit] = [self.accesses[keys[0]], Lit(np.int64(0))]
-        for i, key, axis in zip(e.inputs[1:], keys[1:], e.params["axes"], strict=True):
-            args.append(self.ref(i) if key is None else self.accesses[key])
-            args += [Lit(np.int64(layout.shape[axis])), Lit(np.int64(layout.strides[axis]))]
+        for i, key in zip(gather_views(self.a, e).indices, keys[1:], strict=True):
+            args.append(self.ref(i.atom) if key is None else self.accesses[key])
+            args += [Lit(np.int64(i.length)), Lit(np.int64(i.stride))]
         return tuple(args)
 
     def modes(self, modes: Sequence[str], ops: Sequence[Op]) -> tuple[str, ...]:
@@ -230,12 +221,15 @@ def launches(a: Analysis, task: Task) -> list[Launch]:
         return row_launches(task.rows)
     assert task.reduce is not None
     space = a.row_space(task.shape, task.reduce.params["axes"])
-    if all(_walks(a, e, space) for e in task.all_eqns):
+    made = {v for e in task.all_eqns for v in e.outputs}
+    if all(_walks(a, e, space, made) for e in task.all_eqns):
         return row_launches(Rows(a, task.all_eqns, task.stored, space))
     return _ordered_reduce(a, task)
 
 
-def _walks(a: Analysis, e: Eqn, space: RowSpace) -> bool:
+def _walks(a: Analysis, e: Eqn, space: RowSpace, made: set[Var]) -> bool:
+    if e.prim.name == "gather":
+        return gather_in_rows(a, e, space, made.__contains__) is not None
     kind = space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
     return all(space.walk(a.access(x)[1], kind if x.aval.shape else "scalar") is not None for x in e.inputs)
 
@@ -246,22 +240,24 @@ def row_launches(rows: Rows) -> list[Launch]:
     There are two if there are few rows and they are long: blocks of rows, then rows from these.
     """
     space, places = rows.space, rows.places()
-    roots = [root for root, _, _ in rows.inputs]
+    roots = [x.root for x in rows.inputs]
     n = len(roots)
     work = weight([op.prim for s in rows.stages for op in s.ops])
-    columns = across(space.rows, space.n, places, rows.lanes)
+    settled = rows.gathers or any(p.along is not None for p in places)  # how these are read depends on which kernel it is
+    columns = space.columns if settled else across(space.rows, space.n, places, rows.lanes)
     if columns:
         rows = rows.without_keeping()
         places += rows.end_places()
     modes, plan = (cols_plan if columns else row_plan)(space.rows, space.n, places, work)
     modes += ("splat",) * (n + len(rows.full) + len(rows.ends) - len(modes))
-    operands = _operands([v.aval for v in (*roots, *rows.full, *rows.ends)], modes)
+    operands = _operands([v.aval for v in (*roots, *rows.full, *rows.ends)], rows.modes(modes))
     results = [rows.number[v] for v in rows.ends]
-    kernel = Kernel("cols" if columns else "row", operands[:n], (), results, operands[n:], rows.stages)
+    moved, gathers = rows.moves()
+    kernel = Kernel("cols" if columns else "row", operands[:n], (), results, operands[n:], rows.stages, moved)
     written = sum(v.aval.nbytes for v in (*rows.full, *rows.ends))
-    read = sum(_touched(root, strides, (*space.rows, space.n)) for root, strides, _ in rows.inputs)
+    read = sum(_touched(x, (*space.rows, space.n)) for x in rows.inputs)
     flops = sum(_flops([e], e.inputs[0].aval.size if e.prim.kind == "reduce" else v.aval.size) for v, e in rows.maker.items())
-    whole = Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops)
+    whole = _coded(Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops), gathers)
     if columns or not kernel.splits or space.count >= _MANY_ROWS or space.n < 2 * reduction_block(kernel.folds[0].dtype):
         return [whole]
     return _split(rows, whole, places, work)
@@ -276,16 +272,19 @@ def _split(rows: Rows, whole: Launch, places: Sequence[Place], work: float) -> l
     blocks = [Var(Aval((space.count, -(-space.n // block)), f.dtype)) for f in kernel.folds]
     full, ends, partial = (sum(v.aval.nbytes for v in vs) for vs in (rows.full, rows.ends, blocks))
     why = "few rows and long: a team shares their blocks"
-    return [
+    gathers = [e for _, e in whole.codes]
+    parts = [
         Launch(kernel, first, roots, [*rows.full, *blocks], whole.bytes_read, full + partial, whole.flops, why=why),
         Launch(kernel, last, [*roots, *rows.full, *blocks], rows.ends, partial, ends, 0),
     ]
+    return [_coded(x, gathers) for x in parts]
 
 
-def _touched(root: Var, strides: Ints, sizes: Ints) -> int:
-    """Bytes of an array that are read, each counted once."""
-    elements = math.prod(n for n, s in zip(sizes, strides, strict=True) if s)
-    return min(elements, root.aval.size) * root.aval.dtype.itemsize
+def _touched(x: Input, sizes: Ints) -> int:
+    """Bytes of an operand that are read, each counted once."""
+    walks = [x.strides, *(i.strides for i, _, _ in x.indices)]
+    moving = math.prod(n for d, n in enumerate(sizes) if x.by is not None or any(w[d] for w in walks))
+    return min(moving, x.root.aval.size) * x.root.aval.dtype.itemsize
 
 
 def _map(
@@ -335,9 +334,8 @@ def _over_box(
 def _coded(launch: Launch, eqns: Sequence[Eqn]) -> Launch:
     """A launch with the places of the codes of its gathers."""
     assert isinstance(launch.kernel, Kernel)
-    numbers = [op.args[1].number for op in launch.kernel.ops if op.prim.name == "gather"]  # type: ignore[union-attr]
     gathers = [e for e in eqns if e.prim.name == "gather"]
-    return launch._replace(codes=tuple((len(launch.plan) + n, e) for n, e in zip(numbers, gathers, strict=True)))
+    return launch._replace(codes=tuple((len(launch.plan) + n, e) for n, e in zip(launch.kernel.codes, gathers, strict=True)))
 
 
 def update_launches(a: Analysis, task: Task) -> list[Launch]:

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.kernels.spec import PACK_DIMS
+
 __all__ = [
-    "Layout", "MapPlan", "Place", "RowPlan", "across", "apply_view", "collapse", "cols_plan", "contiguous", "element_dtype",
-    "map_plan", "row_plan", "split_plans",
+    "Along", "Layout", "MapPlan", "Place", "RowPlan", "across", "apply_view", "collapse", "cols_plan", "contiguous",
+    "element_dtype", "map_plan", "row_place", "row_plan", "split_plans",
 ]  # fmt: skip
 
 Ints = tuple[int, ...]
@@ -35,12 +37,39 @@ class Layout(NamedTuple):
         return Layout(tuple(self.shape[p] for p in perm), tuple(self.strides[p] for p in perm), self.offset)
 
 
+class Along(NamedTuple):
+    """A walk along a row that no single stride leads: sizes and strides, the outermost dimension first."""
+
+    sizes: Ints
+    strides: Ints
+
+
 class Place(NamedTuple):
-    """How a kernel's operand lies over the iteration space: byte strides, byte offset, bytes of an element."""
+    """How a kernel's operand lies over the iteration space: byte strides, byte offset, bytes of an element.
+
+    `along` is the walk along a row where no stride leads, the last of `strides` then being 0; one that `leads` is an index.
+    """
 
     strides: Ints
     offset: int
     itemsize: int
+    along: Along | None = None
+    leads: bool = False
+
+    @property
+    def mode(self) -> str:
+        """How it lies along a row."""
+        if self.along is not None:
+            return "packed"
+        return "index" if self.leads else mode_of(self.strides[-1], self.itemsize)
+
+
+def row_place(walk: Sequence[Any], offset: int, itemsize: int, leads: bool = False) -> Place:
+    """The place of an operand whose strides go over rows, and whose walk along them is a stride or none."""
+    *rows, along = walk
+    if isinstance(along, Along):
+        return Place((*rows, 0), offset, itemsize, along, leads)
+    return Place((*rows, along), offset, itemsize, None, leads)
 
 
 class MapPlan(NamedTuple):
@@ -231,9 +260,19 @@ def _width(n: int) -> int:
 def row_plan(rows: Ints, n: int, places: Sequence[Place], weight: float = 1.0) -> RowPlan:
     """Plan of a row kernel: the places' strides go over rows and then along them."""
     sizes, strides = collapse(rows, [p.strides[:-1] for p in places])
-    modes = tuple(mode_of(p.strides[-1], p.itemsize) for p in places)
+    modes = tuple(p.mode for p in places)
     records = [(p.offset, p.strides[-1], 0, *s) for p, s in zip(places, strides, strict=True)]
-    return RowPlan(modes, _pack(sizes, n, 0, records, False, weight))
+    return RowPlan(modes, _pack(sizes, n, 0, [*records, *_walks(places)], False, weight))
+
+
+def _walks(places: Sequence[Place]) -> list[Sequence[int]]:
+    """The words of packed operands."""
+    found: list[Sequence[int]] = []
+    for p in places:
+        if p.along is not None:
+            pad = PACK_DIMS - len(p.along.sizes)
+            found.append((*(1,) * pad, *p.along.sizes, *(0,) * pad, *p.along.strides))
+    return found
 
 
 def split_plans(rows: Ints, n: int, places: Sequence[Place], block: int, weight: float) -> tuple[np.ndarray, np.ndarray]:
@@ -241,8 +280,9 @@ def split_plans(rows: Ints, n: int, places: Sequence[Place], block: int, weight:
     sizes, strides = collapse(rows, [p.strides[:-1] for p in places])
     blocks = -(-n // block)
     records = [(p.offset, p.strides[-1], 0, *s, p.strides[-1] * block) for p, s in zip(places, strides, strict=True)]
-    first = _pack((*sizes, blocks), block, n, records, False, weight)
-    last = _pack(sizes, blocks, -1, [(p.offset, 0, 0, *s) for p, s in zip(places, strides, strict=True)], False, weight)
+    first = _pack((*sizes, blocks), block, n, [*records, *_walks(places)], False, weight)
+    records = [(p.offset, 0, 0, *s) for p, s in zip(places, strides, strict=True)]
+    last = _pack(sizes, blocks, -1, [*records, *_walks(places)], False, weight)
     return first, last
 
 
@@ -250,8 +290,10 @@ def cols_plan(rows: Ints, n: int, places: Sequence[Place], weight: float = 1.0) 
     """Plan of a column kernel, its vectors along the last of the `rows`; the places as those of `row_plan`."""
     sizes, strides = collapse(rows, [p.strides[:-1] for p in places])
     records = [(p.offset, s[-1], p.strides[-1], *s[:-1]) for p, s in zip(places, strides, strict=True)]
-    modes = tuple(mode_of(s[-1], p.itemsize) for p, s in zip(places, strides, strict=True))
-    return RowPlan(modes, _pack(sizes[:-1], sizes[-1], n, records, True, weight))
+    modes = tuple("index" if p.leads else mode_of(s[-1], p.itemsize) for p, s in zip(places, strides, strict=True))
+    walks = [f" walked {len(p.along.sizes)}" if p.along is not None else "" for p in places]
+    modes = tuple(m + w for m, w in zip(modes, walks, strict=True))
+    return RowPlan(modes, _pack(sizes[:-1], sizes[-1], n, [*records, *_walks(places)], True, weight))
 
 
 def across(rows: Ints, n: int, places: Sequence[Place], lanes: int) -> bool:

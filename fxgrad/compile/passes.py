@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fxgrad.compile.fuse import Analysis
-from fxgrad.compile.layout import Layout, Place, apply_view, collapse, contiguous, element_dtype
+from fxgrad.compile.gathers import RowGather, gather_in_rows
+from fxgrad.compile.layout import Along, Layout, Place, apply_view, collapse, contiguous, element_dtype, row_place
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Lit, Var
-from fxgrad.kernels.spec import Fold, Op, Stage, cost, lanes_of_reduction
+from fxgrad.kernels.spec import PACK_DIMS, Fold, Moved, Op, Stage, cost, lanes_of_reduction
 
-__all__ = ["RowSpace", "Rows"]
+__all__ = ["Input", "RowSpace", "Rows"]
 
 Ints = tuple[int, ...]
+_NEAR = 32  # bytes between neighbours up to which a walk along rows is worth more than a copy in order
 _KEEP = 4  # cheap operations and loads from which on a value is kept: what a load and a store of the first-level cache cost
 
 
+class Input(NamedTuple):
+    """An operand: a stored array, how it lies over rows and along them, and what moves its start in each row.
+
+    `indices` are (index, positions, bytes from one to the next); a `place` is itself such an index; `by` is the result of the
+    gather that reads the operand at computed places.
+    """
+
+    root: Var
+    strides: tuple
+    offset: int
+    indices: tuple[tuple[Input, int, int], ...] = ()
+    place: bool = False
+    by: Var | None = None
+
+
 class RowSpace:
-    """Rows of n elements: an array of some shape with its reduced axes taken as one."""
+    """Rows of n elements: an array of some shape with its reduced axes taken as one.
+
+    Of a space of `columns` the last axis is no reduced one, so that vectors can run across the rows.
+    """
 
     def __init__(self, shape: Ints, axes: Ints):
         self.shape, self.axes = shape, axes
@@ -29,9 +49,10 @@ class RowSpace:
         self.rows = tuple(shape[d] for d in self.kept)
         self.n, self.count = math.prod(shape[d] for d in axes), math.prod(self.rows)
         long = [d for d in range(len(shape)) if shape[d] != 1]
-        self.across = bool(shape) and len(shape) - 1 not in axes  # the last axis is no reduced one
         self.trailing = [d for d in long if d in axes] == long[len(long) - sum(d in axes for d in long) :]
-        self._places: dict[Any, Ints | None] = {}
+        self.columns = not self.trailing and bool(shape) and len(shape) - 1 not in axes
+        self.last = max((d for d in self.kept if shape[d] != 1), default=0)  # the axis along which vectors run in columns
+        self._places: dict[Any, tuple | None] = {}
         self._kinds: dict[Ints, str] = {}
         self._aligned: dict[Any, bool] = {}
 
@@ -45,14 +66,14 @@ class RowSpace:
     def _kind(self, size: int) -> str:
         return "row" if size == self.count else "scalar" if size == 1 else "full" if size == self.count * self.n else ""
 
-    def walk(self, layout: Layout, kind: str) -> Ints | None:
-        """Strides over rows and along them; None when it is no affine walk."""
+    def walk(self, layout: Layout, kind: str) -> tuple | None:
+        """Strides over rows and along them, or how to walk along them; None when there is no walk that kernels know."""
         key = (layout.shape, layout.strides, kind)
         if key not in self._places:
             self._places[key] = self._walk(layout, kind)
         return self._places[key]
 
-    def _walk(self, x: Layout, kind: str) -> Ints | None:
+    def _walk(self, x: Layout, kind: str) -> tuple | None:
         if not any(x.strides) or kind == "scalar":
             return (0,) * (len(self.rows) + 1)
         if kind == "row":
@@ -60,7 +81,13 @@ class RowSpace:
             return None if found is None else (*found.strides, 0)
         if x.shape == self.shape:
             length, (steps,) = collapse(tuple(x.shape[d] for d in self.axes), [tuple(x.strides[d] for d in self.axes)])
-            return None if len(length) > 1 else (*(x.strides[d] for d in self.kept), steps[0] if steps else 0)
+            along: Any = steps[0] if steps else 0
+            if len(length) > 1:
+                near = x.strides[self.last] if self.columns else steps[-1]
+                if len(length) > PACK_DIMS or abs(near) > _NEAR:
+                    return None
+                along = Along(length, steps)
+            return (*(x.strides[d] for d in self.kept), along)
         found = apply_view("reshape", x, {"shape": (*self.rows, self.n)}) if self.trailing else None
         return None if found is None else found.strides
 
@@ -96,30 +123,66 @@ class Rows:
         self.maker = {e.outputs[0]: e for e in eqns}
         self.order = {e.outputs[0]: i for i, e in enumerate(eqns)}
         self.kinds = {v: space.kind(v.aval.shape) for v in self.maker}
+        self.gathers = {v: self._gather(e) for v, e in self.maker.items() if e.prim.name == "gather"}
         self.full = [v for v in stored if self.kinds[v] == "full"]
         self.ends = [v for v in stored if self.kinds[v] != "full"]
-        self.inputs: dict[tuple[Var, Ints, int], int] = {}
-        self.args: dict[Var, list[Any]] = {v: [self._resolve(x, e) for x in e.inputs] for v, e in self.maker.items()}
+        self.inputs: dict[Input, int] = {}
+        self.moved: dict[Var, Input] = {}  # the results of gathers that are operands read elsewhere
+        self.read: list[Eqn] = []  # gathers in the order of their operations
+        self.args: dict[Var, list[Any]] = {}
+        for v, e in self.maker.items():
+            self.args[v] = self._gathered(v, e) if v in self.gathers else [self._resolve(x, e) for x in e.inputs]
         self.stage: dict[Var, int] = {}
         self.again: dict[Var, dict[Any, int]] = {}  # operations and loads, with their costs, to compute a value anew
         self.folds: list[list[Var]] = []
         for v, e in self.maker.items():
-            self._date(v, e)
+            if v in self.moved:
+                self.stage[v] = 0
+            else:
+                self._date(v, e)
         self.stages = self._number(*self._demand())
 
     def _resolve(self, x: Atom, e: Eqn) -> Any:
-        """An operand: a variable made here, a literal, or the key of an input."""
+        """An operand: a variable made here, a literal, or an input."""
         if type(x) is Var and x in self.maker:
-            return x
+            return self.moved.get(x, x)
         root, layout = self.a.access(x)
         if not isinstance(root, Var) or root in self.maker:
             return root
         kind = self.space.kind(e.inputs[0].aval.shape if e.prim.kind == "reduce" else e.outputs[0].aval.shape)
         strides = self.space.walk(layout, kind if layout.shape else "scalar")
         assert strides is not None
-        key = (root, strides, layout.offset)
+        return self._input(Input(root, strides, layout.offset))
+
+    def _input(self, key: Input) -> Input:
         self.inputs.setdefault(key, len(self.inputs))
         return key
+
+    def _gather(self, e: Eqn) -> RowGather:
+        found = gather_in_rows(self.a, e, self.space, self.maker.__contains__)
+        assert found is not None
+        return found
+
+    def _gathered(self, v: Var, e: Eqn) -> list[Any]:
+        """The operands of a gather: the array, a code, and of each index where it lies, positions and stride.
+
+        One that a row has a single place of is an input that moves, and its result is that.
+        """
+        g, kind = self.gathers[v], self.kinds[v]
+        parts: list[tuple[Any, int, int]] = []
+        for i in g.views.indices:
+            if i.atom in self.maker:
+                parts.append((i.atom, i.length, i.stride))
+                continue
+            root, strides = self.a.root(i.atom), self.space.walk(i.layout, kind)
+            assert isinstance(root, Var) and strides is not None
+            parts.append((self._input(Input(root, strides, i.layout.offset, (), g.moves)), i.length, i.stride))
+        if g.moves:
+            self.moved[v] = self._input(Input(g.views.root, g.strides, g.views.layout.offset, tuple(parts)))
+            return []
+        x = self._input(Input(g.views.root, g.strides, g.views.layout.offset, by=v))
+        words = [w for part, *numbers in parts for w in (part, *(Lit(np.int64(n)) for n in numbers))]
+        return [x, Lit(np.int64(0)), *words]
 
     # ---- in which pass -----------------------------------------------------------------------------------------------------
 
@@ -139,7 +202,7 @@ class Rows:
             for x in self.args[v]:
                 if self._is_full(x):
                     self.again[v].update({(x, "kept"): 1} if self._keeps(x) else self.again[x])
-                elif type(x) is tuple and x[1][-1]:
+                elif type(x) is Input and x.strides[-1]:
                     self.again[v][x] = 1
         self.stage[v] = first
 
@@ -160,7 +223,7 @@ class Rows:
             stack += [x for r in self.folds[q] for x in self.args[r] if self._is_full(x)]
             while stack:
                 v = stack.pop()
-                if v in computed[q]:
+                if v in computed[q] or v in self.moved:
                     continue
                 if self.stage[v] < q and self._keeps(v):
                     keeps[self.stage[v]].add(v)
@@ -177,7 +240,10 @@ class Rows:
     def _number(self, computed: list[set[Var]], keeps: list[set[Var]]) -> list[Stage]:
         self.number: dict[Var, int] = {}  # of values that outlive their pass
         count, passes = len(self.inputs), len(computed)
-        singles = [v for v, e in self.maker.items() if self.kinds[v] != "full" and e.prim.kind != "reduce"]
+        self.number.update((v, self.inputs[key]) for v, key in self.moved.items())
+        singles = [
+            v for v, e in self.maker.items() if self.kinds[v] != "full" and e.prim.kind != "reduce" and v not in self.moved
+        ]
         stages = []
         for q in range(passes + 1):
             before = [v for v in singles if min(self.stage[v], passes) == q]
@@ -210,6 +276,9 @@ class Rows:
     def _op(self, v: Var, local: dict[Var, int]) -> Op:
         e = self.maker[v]
         args = tuple(self._ref(x, local) for x in self.args[v])
+        if v in self.gathers:
+            self.read.append(e)
+            return Op(e.prim, (), args, v.aval.dtype)
         return Op(e.prim, tuple(sorted(e.params.items())), args, v.aval.dtype)
 
     def _fold(self, v: Var, local: dict[Var, int]) -> Fold:
@@ -220,12 +289,27 @@ class Rows:
 
     def places(self) -> list[Place]:
         """How inputs and outputs along rows lie over the space."""
-        out = [Place(strides, offset, element_dtype(root.aval.dtype).itemsize) for root, strides, offset in self.inputs]
+        out = [row_place(x.strides, x.offset, element_dtype(x.root.aval.dtype).itemsize, x.place) for x in self.inputs]
         for v in self.full:
             strides = self.space.walk(contiguous(v.aval.shape, v.aval.dtype.itemsize), "full")
             assert strides is not None
-            out.append(Place(strides, 0, v.aval.dtype.itemsize))
+            out.append(row_place(strides, 0, v.aval.dtype.itemsize))
         return out
+
+    def modes(self, modes: Sequence[str]) -> list[str]:
+        """The modes of operands, with those that are read at computed places."""
+        taken = ["indirect" if x.by is not None else m for x, m in zip(self.inputs, modes, strict=False)]
+        return [*taken, *modes[len(taken) :]]
+
+    def moves(self) -> tuple[list[Moved], list[Eqn]]:
+        """The operands that move, and the gathers that the kernel has, in the order of their codes."""
+        moved = [
+            Moved(self.inputs[x], zero, tuple((self.inputs[i], Lit(np.int64(n)), Lit(np.int64(s))) for i, n, s in x.indices))
+            for x in dict.fromkeys(self.moved.values())
+            for zero in [Lit(np.int64(0))]
+        ]
+        eqns = {x: self.maker[v] for v, x in reversed(self.moved.items())}
+        return moved, [*(eqns[x] for x in dict.fromkeys(self.moved.values())), *self.read]
 
     def end_places(self) -> list[Place]:
         """How the outputs of one value a row lie."""
@@ -241,7 +325,8 @@ class Rows:
     @property
     def lanes(self) -> int:
         """Elements of a vector, as the kernel will have it."""
-        sizes = [x.aval.dtype.itemsize for e in self.maker.values() for x in (*e.inputs, *e.outputs)]
+        touched = [x for v, e in self.maker.items() for x in ((v,) if v in self.moved else (*e.inputs, *e.outputs))]
+        sizes = [x.aval.dtype.itemsize for x in touched]
         return 16 if max(sizes) <= 4 else 8
 
     @property
@@ -252,11 +337,11 @@ class Rows:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row that have to stay in cache from pass to pass."""
-        each = [p.itemsize for p in self.places() if p.strides[-1]]
-        dtypes = [self.maker[v].outputs[0].aval.dtype for v in self.number if self.kinds[v] == "full"]
-        return self.space.n * (sum(each) + sum(np.dtype(d).itemsize for d in dtypes))
+        each = [p.itemsize for p in self.places() if p.strides[-1] or p.along is not None]
+        return self.space.n * sum(each) + self.kept_bytes
 
     @property
     def kept_bytes(self) -> int:
         """Bytes of a row's kept values."""
-        return self.space.n * sum(v.aval.dtype.itemsize for v in self.number if self.kinds[v] == "full")
+        kept = [v for v in self.number if self.kinds[v] == "full" and v not in self.moved]
+        return self.space.n * sum(v.aval.dtype.itemsize for v in kept)

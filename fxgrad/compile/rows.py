@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.gathers import gather_in_rows
 from fxgrad.compile.layout import Layout
 from fxgrad.compile.passes import Rows, RowSpace
 from fxgrad.compile.schedule import reads_of
@@ -71,11 +72,11 @@ class _Merger:
 
     def run(self) -> list[list[int]]:
         """The members of every cluster, merged until nothing changes."""
-        able = [t.kind in ("map", "reduce") and not (t.pieces or t.updates or t.gathers or t.joins) for t in self.tasks]
+        able = [t.kind in ("map", "reduce") and not (t.pieces or t.updates or t.joins) for t in self.tasks]
         spaces = [_space_of(self.a, t) for t in self.tasks]
-        for trailing in (True, False):
+        for columns in (False, True):
             for n, s in enumerate(spaces):
-                if able[n] and s is not None and s.trailing == trailing:
+                if able[n] and s is not None and s.columns == columns:
                     self.spaces[n] = s
             while self._sweep(able):
                 pass
@@ -147,7 +148,7 @@ class _Merger:
     def _meet(self, m: int, q: int, space: RowSpace) -> bool:
         for root, layout, shape in self.views[m][q]:
             kind, of = space.kind(shape), space.kind(root.aval.shape)
-            if of == "row" and kind == "full" and (space.trailing, space.n) in self.long:
+            if of == "row" and kind == "full" and (space.columns, space.n) in self.long:
                 return False
             if not space.aligned(layout, kind, root.aval.dtype.itemsize, of):
                 return False
@@ -186,9 +187,9 @@ def _space_of(a: Analysis, t: Task) -> RowSpace | None:
     if t.kind != "reduce" or t.reduce is None or t.reduce.inputs[0].aval.size == 0:
         return None
     space = a.row_space(t.shape, t.reduce.params["axes"])
-    if space.trailing:
+    if not space.columns:
         return space if space.n >= _SHORTEST else None
-    return space if space.across and space.shape[-1] >= _SHORTEST and space.n > 1 else None
+    return space if space.shape[-1] >= _SHORTEST and space.n > 1 else None
 
 
 def _fits(a: Analysis, t: Task, space: RowSpace) -> bool:
@@ -200,7 +201,7 @@ def _fits(a: Analysis, t: Task, space: RowSpace) -> bool:
         if not own.trailing and (own.shape, own.axes) != (space.shape, space.axes):
             return False
     # where columns leave the cache, storing what they reduce costs more than to read it again
-    kinds = ("full", "row") if space.trailing or space.count * space.n <= _CACHED_COLUMNS else ("row",)
+    kinds = ("full", "row") if not space.columns or space.count * space.n <= _CACHED_COLUMNS else ("row",)
     if any(space.kind(v.aval.shape) not in kinds for v in t.stored):
         return False
     made = {v for e in t.all_eqns for v in e.outputs}
@@ -208,6 +209,10 @@ def _fits(a: Analysis, t: Task, space: RowSpace) -> bool:
         kind = space.kind(e.inputs[0].aval.shape if e is t.reduce else e.outputs[0].aval.shape)
         if not kind:
             return False
+        if e in t.gathers:
+            if gather_in_rows(a, e, space, made.__contains__) is None:
+                return False
+            continue
         for x in e.inputs:
             if type(x) is Var and x not in made:
                 root, layout = a.access(x)
@@ -223,7 +228,7 @@ def _join(a: Analysis, tasks: Sequence[Task], space: RowSpace, needed: set[Var])
     out.eqns = sorted(eqns.values(), key=lambda e: a.producer[e.outputs[0]])
     why = {v: w for t in tasks for v, w in zip(t.stored, t.why, strict=False)}
     stored = [v for v in why if v in needed]
-    out.rows = Rows(a, out.eqns, stored, space, keep=space.trailing)
+    out.rows = Rows(a, out.eqns, stored, space, keep=not space.columns)
     out.stored = [*out.rows.full, *out.rows.ends]
     out.why = [why[v] for v in out.stored]
     return out
@@ -231,18 +236,18 @@ def _join(a: Analysis, tasks: Sequence[Task], space: RowSpace, needed: set[Var])
 
 def _leaves_cache(rows: Rows) -> bool:
     """Whether a second pass would find a row, or any of the columns, gone from cache: few columns at a time are slower still."""
-    if rows.space.trailing:
+    if not rows.space.columns:
         return rows.kept_bytes > _KEPT or rows.row_bytes > _CACHED
     return rows.space.count * rows.space.n > _CACHED_COLUMNS
 
 
 def merge_rows(a: Analysis, tasks: list[Task], outputs: set[Var]) -> list[Task]:
     """The tasks, in an order in which they can run, with those merged that can share passes over rows."""
-    long: set[tuple[bool, int]] = set()  # (whether rows, length)
+    long: set[tuple[bool, int]] = set()  # (whether columns, length)
     while True:
         found = _merged(a, tasks, outputs, long)
         too_long = {
-            (t.rows.space.trailing, t.rows.space.n)
+            (t.rows.space.columns, t.rows.space.n)
             for t in found
             if t.rows is not None and t.rows.needs_cache and _leaves_cache(t.rows)
         }

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.compile import regions, sinking
+from fxgrad.compile import regions, scattered, sinking
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.primitives.base import REGISTRY, kernel_dtypes
@@ -207,7 +207,8 @@ def _add(w: Walk, x: Atom, y: Atom) -> Found:
         return "sub", [x, z], {}
     if (z := w.operand("neg", x)) is not None:
         return "sub", [y, z], {}
-    return regions.added(w, x, y)
+    found = regions.added(w, x, y)
+    return scattered.added(w, x, y) if found is None else found
 
 
 def _sub(w: Walk, x: Atom, y: Atom) -> Found:
@@ -258,6 +259,10 @@ def _transpose(w: Walk, x: Atom, *, perm: tuple[int, ...]) -> Found:
     return made.inputs[0] if both == tuple(range(len(both))) else ("transpose", made.inputs, {"perm": both})
 
 
+def _alias(w: Walk, x: Atom, **params: Any) -> Found:
+    return x
+
+
 def _broadcast(w: Walk, x: Atom, *, shape: tuple[int, ...], dims: tuple[int, ...]) -> Found:
     if x.aval.shape == shape and dims == tuple(range(len(shape))):
         return x
@@ -270,5 +275,6 @@ def _broadcast(w: Walk, x: Atom, *, shape: tuple[int, ...], dims: tuple[int, ...
 _RULES: dict[str, Callable[..., Found]] = {
     "mul": _mul, "lin_mul": _lin_mul, "div": _div, "lin_div": _lin_div, "add": _add, "sub": _sub, "neg": _neg, "abs": _abs,
     "maximum": _either, "minimum": _either, "and": _either, "or": _either, "select": _select, "convert": _convert,
-    "reshape": _reshape, "transpose": _transpose, "broadcast": _broadcast, **regions.RULES,
+    "reshape": _reshape, "transpose": _transpose, "broadcast": _broadcast,
+    "stop_gradient": _alias, "name": _alias, **regions.RULES,
 }  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.compile.cache import kernel_addresses
-from fxgrad.compile.layout import Layout, Place, across, cols_plan, contiguous, map_plan, row_plan
+from fxgrad.compile.layout import Layout, Place, across, cols_plan, contiguous, map_plan, row_place, row_plan
 from fxgrad.compile.passes import RowSpace
 from fxgrad.ir.types import Aval
 from fxgrad.kernels.spec import Fold, Kernel, Op, Operand, Stage, weight
@@ -39,8 +39,10 @@ def _reduce(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> t
     walk = space.walk(Layout(x.shape, strides), "full")
     if walk is None:
         return None
-    places = [Place(walk, 0, x.dtype.itemsize)]
-    columns = across(space.rows, space.n, places, 16 if x.dtype.itemsize <= 4 else 8)
+    places = [row_place(walk, 0, x.dtype.itemsize)]
+    columns = space.columns
+    if places[0].along is None:
+        columns = across(space.rows, space.n, places, 16 if x.dtype.itemsize <= 4 else 8)
     if columns:
         places.append(Place((*contiguous(space.rows, out.dtype.itemsize).strides, 0), 0, out.dtype.itemsize))
     modes, plan = (cols_plan if columns else row_plan)(space.rows, space.n, places)
@@ -63,7 +65,7 @@ def map_variant(
 
 
 def reduce_variant(prim: Primitive, x: Aval, axes: Ints, out: Aval, strides: Ints) -> tuple[int, int] | None:
-    """The same for a reduction; None when the reduced axes cannot be walked as one."""
+    """The same for a reduction; None when kernels cannot walk the reduced axes."""
     found = _reduce(prim, x, axes, out, strides)
     return None if found is None else _ready(*found)
 

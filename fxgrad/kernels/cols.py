@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from fxgrad.kernels.gather import emit_move, status_of
 from fxgrad.kernels.loops import I8, PTR, Lanes, Loop, Nest, Row, advance, emit_ops, i64, memory_type, pick
 from fxgrad.kernels.matmul_tile import prefetch
+from fxgrad.kernels.pack import walked_to
 from fxgrad.kernels.reduction import Combiner, minimum
-from fxgrad.kernels.spec import Kernel, Op, Stage, lanes_of_reduction, reduction_block
+from fxgrad.kernels.spec import PACK_DIMS, Kernel, Op, Operand, Stage, lanes_of_reduction, reduction_block
 from fxgrad.kernels.vector import Vec
 
 __all__ = ["emit_cols"]
@@ -29,10 +31,10 @@ _COLUMN = 128  # bytes of the partial results of one column, at most
 
 def emit_cols(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     """Tiles of columns; for each, stage by stage."""
-    nest = Nest(b, fn, len(kernel.operands), kernel.scalars)
+    nest = Nest(b, fn, len(kernel.operands), kernel.scalars, 2 * PACK_DIMS * len(kernel.packed))
     lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
     lo, hi = nest.split_columns()
-    tile = _Tile(kernel, lanes, nest)
+    tile = _Tile(kernel, lanes, nest, status_of(b, fn.args[0], i64(len(kernel.operands))) if kernel.checks else None)
     pointers = nest.begin()
     loop = Loop(b, lo, hi, tile.step)
     stop = minimum(b, b.add(loop.i, i64(tile.step)), hi)
@@ -64,8 +66,11 @@ class Scratch:
 class _Tile:
     """One tile of columns; what does not depend on which one is made once."""
 
-    def __init__(self, kernel: Kernel, lanes: Lanes, nest: Nest):
-        self.kernel, self.lanes, self.nest, self.b = kernel, lanes, nest, lanes.b
+    def __init__(self, kernel: Kernel, lanes: Lanes, nest: Nest, status: ir.Value | None):
+        self.kernel, self.lanes, self.nest, self.b, self.status = kernel, lanes, nest, lanes.b, status
+        self.moved = {m.operand: m for m in kernel.moved}  # each row of them begins where its index leads
+        self.operands = [_across(o) for o in kernel.operands]
+        self.dims = {k: int(kernel.operands[k].mode.split()[-1]) for k in kernel.packed}  # of walks along the reduced axes
         self.dtypes = [o.dtype for o in kernel.inputs]
         for s in kernel.stages:
             self.dtypes += [op.dtype for op in (*s.before, *s.ops)] + [f.dtype for f in s.folds]
@@ -129,7 +134,7 @@ class _Tile:
             self.pointers[k] if row is None else advance(self.b, self.pointers[k], self.b.mul(plan.loop_strides[k], row))
             for k in which
         ]
-        return Row(self.lanes, [self.kernel.operands[k] for k in which], moved, [plan.vector_strides[k] for k in which])
+        return Row(self.lanes, [self.operands[k] for k in which], moved, [plan.vector_strides[k] for k in which])
 
     # ---- what a column has one value of --------------------------------------------------------------------------------------
 
@@ -198,13 +203,14 @@ class _Tile:
         count = lanes_of_reduction(combiners[0].dtype) if combiners else 1
         refs, walked = self._walked(stage)
         together = count * (1 if stage.stores else max(1, _STREAMS // max(1, len(walked))))
-        steps = [b.mul(self.nest.plan.loop_strides[k], i64(count)) for k in walked]
+        fixed = [k for k in walked if k not in self.moved and k not in self.dims]
+        steps = [b.mul(self.nest.plan.loop_strides[k], i64(count)) for k in fixed]
         groups = Loop(b, start, stop, together)
         end = minimum(b, b.add(groups.i, i64(together)), stop)
         fresh = b.icmp_signed("==", groups.i, start)
         lines = Loop(b, i64(0), minimum(b, i64(count), b.sub(end, groups.i)), 1)
         first = b.add(groups.i, lines.i)
-        starts = [advance(b, self.pointers[k], b.mul(self.nest.plan.loop_strides[k], first)) for k in walked]
+        starts = [self._at_row(k, first) for k in fixed]
         inner = self._each_vector()
         held = []
         for combine, partial in zip(combiners, partials, strict=True):
@@ -212,7 +218,8 @@ class _Tile:
             held.append(b.select(fresh, nothing.v, before.v))
         rows = Loop(b, first, end, count, [*held, *starts])
         sums, places = rows.carried[: len(held)], rows.carried[len(held) :]
-        args = self._at(stage, refs, dict(zip(walked, places, strict=True)), inner.i)
+        found = dict(zip(fixed, places, strict=True))
+        args = self._at(stage, refs, {k: found[k] if k in found else self._led(k, rows.i) for k in walked}, inner.i)
         pairs = list(zip(combiners, args, sums, strict=True))
         following = [advance(b, place, step) for place, step in zip(places, steps, strict=True)]
         rows.end([combine(Vec(b, v, combine.dtype), x).v for combine, x, v in pairs] + following)
@@ -222,6 +229,18 @@ class _Tile:
         lines.end()
         groups.end()
 
+    def _at_row(self, k: int, row: ir.Value) -> ir.Value:
+        return advance(self.b, self.pointers[k], self.b.mul(self.nest.plan.loop_strides[k], row))
+
+    def _led(self, k: int, row: ir.Value) -> ir.Value:
+        """Where a row begins of an operand that is moved, or walked."""
+        if k in self.dims:
+            number = self.kernel.packed.index(k)
+            return advance(self.b, self.pointers[k], walked_to(self.b, self.nest.plan, number, self.dims[k], row))
+        m = self.moved[k]
+        indices = {i: self._at_row(i, row) for i, _, _ in m.indices}
+        return emit_move(self.b, self.kernel, self.nest.plan, m, self._at_row(k, row), indices, self.status)
+
     def _walked(self, stage: Stage) -> tuple[list[Any], list[int]]:
         """What a pass refers to, and the operands among it and those it writes."""
         refs = [*_args(stage.ops), *(f.arg for f in stage.folds), *(r for r, _ in stage.stores)]
@@ -230,7 +249,7 @@ class _Tile:
 
     def _at(self, stage: Stage, refs: list[Any], places: dict[int, ir.Value], i: ir.Value) -> list[Vec]:
         """A vector of a row, whose operands begin at `places`: load, compute, store; what is to be reduced."""
-        b, operands, plan = self.b, self.kernel.operands, self.nest.plan
+        b, operands, plan = self.b, self.operands, self.nest.plan
 
         def row(which: list[int]) -> Row:
             strides = [plan.vector_strides[k] for k in which]
@@ -238,7 +257,7 @@ class _Tile:
 
         which = [k for k in places if k < len(self.kernel.inputs)]
         for k in which:
-            if operands[k].mode == "unit":
+            if operands[k].mode == "unit" and k not in self.moved and k not in self.dims:
                 place = b.gep(places[k], [i], source_etype=memory_type(operands[k].dtype))
                 prefetch(b, advance(b, place, self.ahead[k]))
         values, full, mask = self._values(refs, i, row(which), which)
@@ -261,6 +280,11 @@ class _Tile:
             lines.end()
             used = minimum(b, used, i64(half))
             half //= 2
+
+
+def _across(o: Operand) -> Operand:
+    """An operand as it lies along the vectors."""
+    return o._replace(mode=o.mode.split()[0])
 
 
 def _args(ops: Iterable[Op]) -> list[Any]:

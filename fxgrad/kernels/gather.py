@@ -1,24 +1,27 @@
-"""Reads at computed positions inside map kernels.
+"""Reads at computed positions inside map, row and column kernels.
 
 An operand that is gathered has the mode `indirect`, or `rows` where what is read lies side by side along the vectors. It is not
 loaded with the others: the operation `gather x code (index length stride)*` adds to its place, for each index array, the index
 times the stride, in bytes. An index from the end is counted from there. One out of bounds writes two words where the last pointer
 leads, the code plus the number of the index array, and the index; the executor then stops the program.
+
+Where a whole row is read at one place the operand is *moved* instead (`Moved` in spec.py): its start is computed once a row, and
+it is then read like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.kernels.loops import I32, I64, Lanes, advance, i64
-from fxgrad.kernels.spec import Op, Scalar
+from fxgrad.kernels.loops import I32, I64, PTR, Lanes, Plan, advance, i64, memory_type
+from fxgrad.kernels.spec import Kernel, Moved, Op, Ref, Scalar
 from fxgrad.kernels.vector import Vec
 
-__all__ = ["Address", "code_number", "emit_gather", "is_gather"]
+__all__ = ["Address", "emit_gather", "emit_move", "is_gather", "status_of"]
 
 
 class Address(NamedTuple):
@@ -74,12 +77,33 @@ def _checked(lanes: Lanes, index: Vec, length: ir.Value, mask: ir.Value, status:
     return b.select(bad, zero, place)
 
 
+def emit_move(
+    b: ir.IRBuilder, kernel: Kernel, plan: Plan, m: Moved, start: ir.Value, indices: Mapping[int, ir.Value], status: ir.Value
+) -> ir.Value:
+    """Where a moved operand begins, given where it would begin at index 0, and where its indices lie."""
+
+    def literal(ref: Ref) -> ir.Value:
+        assert isinstance(ref, Scalar)
+        return plan.literals[ref.number]
+
+    for k, (i, length, stride) in enumerate(m.indices):
+        dtype, n = kernel.inputs[i].dtype, literal(length)
+        loaded = b.load(indices[i], typ=memory_type(dtype), align=dtype.itemsize)
+        signed = dtype.kind == "i"
+        given = loaded if dtype.itemsize == 8 else (b.sext if signed else b.zext)(loaded, I64)
+        place = b.select(b.icmp_signed("<", given, i64(0)), b.add(given, n), given) if signed else given
+        bad = b.icmp_unsigned(">=", place, n)
+        with b.if_then(bad, likely=False):
+            b.store(given, b.gep(status, [i64(1)], source_etype=I64), align=8)
+            b.store(b.add(literal(m.code), i64(k)), status, align=8)
+        start = advance(b, start, b.mul(b.select(bad, i64(0), place), literal(stride)))
+    return start
+
+
+def status_of(b: ir.IRBuilder, pointers: ir.Value, count: ir.Value) -> ir.Value:
+    """The place of the two words, which is the pointer after the `count` operands."""
+    return b.load(b.gep(pointers, [count], source_etype=PTR), typ=PTR)
+
+
 def is_gather(op: Op) -> bool:
     return op.prim.name == "gather"
-
-
-def code_number(op: Op) -> int:
-    """The number of the literal that is the code of a gather."""
-    code = op.args[1]
-    assert isinstance(code, Scalar)
-    return code.number

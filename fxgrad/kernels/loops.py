@@ -3,12 +3,12 @@
 A kernel is a function `kernel(pointers, plan, lo, hi)`: the operands' data pointers, an int64 array that holds everything about
 sizes, and the range of the outermost dimension to work on (rows, or columns when there is one row), so that work can be split.
 
-The plan: `[extent, grain, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand, literals...]`; a
-record is `[offset, vector stride, loop stride, outer strides...]`, all in bytes; a literal has eight bytes, its value first. `n`
-runs along the vectors; `m` is the reduced length of `cols`, and says how a `row` kernel is split (row.py). The loop stride is
-that of `cols` along the reduced axis; of an output of `map`, not 0 asks for stores that bypass the caches. Every plan begins
-with `extent`, the number of units that lo and hi count, and `grain`, the least number of units that are worth a thread (0: never
-split).
+The plan: `[extent, grain, rows, ndim, n, m, sizes of the ndim outer dimensions..., one record for each operand, words of those
+that are packed (pack.py), literals...]`; a record is `[offset, vector stride, loop stride, outer strides...]`, all in bytes; a
+literal has eight bytes, its value first. `n` runs along the vectors; `m` is the reduced length of `cols`, and says how a `row`
+kernel is split (row.py). The loop stride is that of `cols` along the reduced axis; of an output of `map`, not 0 asks for stores
+that bypass the caches. Every plan begins with `extent`, the number of units that lo and hi count, and `grain`, the least number
+of units that are worth a thread (0: never split).
 Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 """
 
@@ -88,7 +88,7 @@ class Loop:
 class Plan:
     """Reads the fields of a plan."""
 
-    def __init__(self, b: ir.IRBuilder, address: ir.Value, count: int, scalars: Sequence[np.dtype] = ()):
+    def __init__(self, b: ir.IRBuilder, address: ir.Value, count: int, scalars: Sequence[np.dtype] = (), words: int = 0):
         self.b, self.address = b, address
         self.extent, self.grain, self.rows, self.ndim, self.n, self.m = (self.at(i64(i)) for i in range(_HEADER))
         width = b.add(self.ndim, i64(3))
@@ -96,8 +96,8 @@ class Plan:
         self.records = [b.add(first, b.mul(width, i64(k))) for k in range(count)]
         self.vector_strides = [self.at(b.add(r, i64(1))) for r in self.records]
         self.loop_strides = [self.at(b.add(r, i64(2))) for r in self.records]
-        tail = b.add(first, b.mul(width, i64(count)))
-        self.literals = [self._literal(b.add(tail, i64(k)), dtype) for k, dtype in enumerate(scalars)]
+        self.tail = b.add(first, b.mul(width, i64(count)))  # of so many words, which come before the literals
+        self.literals = [self._literal(b.add(self.tail, i64(words + k)), dtype) for k, dtype in enumerate(scalars)]
 
     def _literal(self, index: ir.Value, dtype: np.dtype) -> ir.Value:
         return self.b.load(self.b.gep(self.address, [index], source_etype=I64), typ=memory_type(dtype), align=8)
@@ -124,12 +124,12 @@ class Nest:
     next, are functions that all kernels of a module share: they would be most of a small kernel's code.
     """
 
-    def __init__(self, b: ir.IRBuilder, fn: ir.Function, count: int, scalars: Sequence[np.dtype] = ()):
+    def __init__(self, b: ir.IRBuilder, fn: ir.Function, count: int, scalars: Sequence[np.dtype] = (), words: int = 0):
         self.b, self.count = b, count
         pointers, address, lo, hi = fn.args
         self.index = opaque(b.alloca(I64, size=i64(MAX_NDIM)))
         self.slots = opaque(b.alloca(PTR, size=i64(count)))
-        self.plan = Plan(b, address, count, scalars)
+        self.plan = Plan(b, address, count, scalars, words)
         self.flat = b.icmp_signed("<=", self.plan.rows, i64(1))
         for k in range(count):
             base = b.load(b.gep(pointers, [i64(k)], source_etype=PTR), typ=PTR)
@@ -533,7 +533,7 @@ def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     operands, n_in = kernel.operands, len(kernel.inputs)
     nest = Nest(b, fn, len(operands), kernel.scalars)
     lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
-    status = b.load(b.gep(fn.args[0], [i64(len(operands))], source_etype=PTR), typ=PTR) if kernel.checks else None
+    status = gather.status_of(b, fn.args[0], i64(len(operands))) if kernel.checks else None
     lo, hi = nest.split_columns()
     past = [b.icmp_signed("!=", s, i64(0)) for s in nest.plan.loop_strides[n_in:]]
     streaming = functools.reduce(b.or_, past)

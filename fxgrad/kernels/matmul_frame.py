@@ -137,7 +137,7 @@ def _strong_element(module: ir.Module, name: str, dtype: np.dtype, k_block: int)
 def strong_sum(
     b: ir.IRBuilder, dtype: np.dtype, k_block: int, k: ir.Value, strong: ir.Value, factors: Callable[[ir.Value], Sequence]
 ) -> ir.Value:
-    """The fixed sum of the products of `factors(i)`, i below k, whose blocks that are NaN pass over zeros of the strong factor."""
+    """The fixed sum of the products of `factors(i)`, i < k, whose blocks that are NaN pass over zeros of the strong factor."""
     t, one = memory_type(dtype), Tile(b, dtype, 1, 1, 1)
     zero = ir.Constant(t, 0)
     of_a = b.icmp_signed("==", strong, i64(1))

@@ -2,7 +2,8 @@
 
 A pass computes vectors along the row, reduces some of them by the fixed tree of reduction.py, stores some and keeps others in a
 scratch for later passes. What a row has one value of (results of reductions, operands that do not change along the row) is a
-vector of equal lanes, and the operations between passes run on such vectors once a row.
+vector of equal lanes, and the operations between passes run on such vectors once a row. Operands that no single stride leads
+through are brought in order, and results back, a block of the row at a time (pack.py).
 
 A kernel with one pass can be split along its rows as well, by the plan's `m`: 0: units are whole rows. Above 0: a unit is a
 block of a row of m elements (n is the block's length, the last outer dimension counts blocks), and each unit writes its results
@@ -18,13 +19,16 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from fxgrad.kernels.gather import emit_move, status_of
 from fxgrad.kernels.loops import I8, I32, I64, PTR, Lanes, Loop, Nest, Row, advance, emit_ops, i64, memory_type, pick
+from fxgrad.kernels.pack import emit_pack, words
 from fxgrad.kernels.reduction import Combiner, minimum
-from fxgrad.kernels.spec import Kernel, Operand, Stage, cost, lanes_of_reduction, reduction_block
+from fxgrad.kernels.spec import PACK_DIMS, Kernel, Operand, Stage, cost, lanes_of_reduction, reduction_block
 from fxgrad.kernels.vector import Vec
 
 __all__ = ["emit_row"]
 
+_BLOCK = 4096  # elements that are packed at a time where nothing is reduced
 _FETCH = 15  # cheap operations that take the time of a vector's way from memory
 
 
@@ -56,18 +60,35 @@ class _Emitter:
         self.kernel, self.b, self.pointers = kernel, b, fn.args[0]
         self.walked = kernel.outputs[: len(kernel.outputs) - len(kernel.results)]
         self.operands = (*kernel.inputs, *self.walked)
-        self.nest = Nest(b, fn, len(self.operands), kernel.scalars)
+        self.packed = [k for k in kernel.packed if k < len(self.operands)]
+        self.nest = Nest(b, fn, len(self.operands), kernel.scalars, 2 * PACK_DIMS * len(self.packed))
         self.lanes, self.single = Lanes(b, kernel.lanes, self.nest.plan.literals, kernel.scalars), Lanes(b, 1)
         self.combiners = [Combiner(b, f) for f in kernel.folds]
         self.dtypes = self._dtypes()
         self.fetched = _fetching(kernel, len(self.operands))
+        self.origin: ir.Value = i64(0)  # the number of the row's element at which a walk begins
         self.kept = self._scratch([k for s in kernel.stages for k in s.keeps])
+        self.block = max([reduction_block(f.dtype) for f in kernel.folds], default=_BLOCK)
+        self.ordered = {k: self._room(self.operands[k].dtype) for k in self.packed}  # where blocks of packed operands lie
+        self.status = self._status() if kernel.checks else None
 
     def _dtypes(self) -> list[np.dtype]:
         dtypes = [o.dtype for o in self.kernel.inputs]
         for s in self.kernel.stages:
             dtypes += [op.dtype for op in (*s.before, *s.ops)] + [f.dtype for f in s.folds]
         return dtypes
+
+    def _room(self, dtype: np.dtype) -> ir.Value:
+        room = self.b.alloca(I8, size=i64(self.block * dtype.itemsize + 64))
+        room.align, room.type = 64, PTR
+        return room
+
+    def _status(self) -> ir.Value:
+        """Where the kernel says that an index is out of bounds: after the operands, of which a split kernel has others."""
+        b, m = self.b, self.nest.plan.m
+        temporaries, ends = (i64(len(x)) for x in (self.kernel.folds, self.kernel.results))
+        split = b.select(b.icmp_signed(">", m, i64(0)), temporaries, b.add(temporaries, ends))
+        return status_of(b, self.pointers, b.add(i64(len(self.operands)), b.select(b.icmp_signed("==", m, i64(0)), ends, split)))
 
     def _scratch(self, keeps: Sequence[int]) -> dict[int, ir.Value]:
         """Room for one row of each kept value, on the stack: plans keep it small."""
@@ -83,7 +104,10 @@ class _Emitter:
 
     def emit(self) -> None:
         b = self.b
-        self.starts = self.nest.begin(indexed=True)
+        self.starts = list(self.nest.begin(indexed=True))
+        places = dict(enumerate(self.starts))
+        for m in self.kernel.moved:
+            self.starts[m.operand] = emit_move(b, self.kernel, self.nest.plan, m, self.starts[m.operand], places, self.status)
         self.values: list[Any] = [
             self.lanes.load_splat(p, o.dtype) if o.mode == "splat" else None
             for o, p in zip(self.kernel.inputs, self.starts, strict=False)
@@ -165,6 +189,7 @@ class _Emitter:
         last = b.select(b.icmp_signed(">", plan.m, i64(0)), b.sub(plan.ndim, i64(1)), i64(0))
         block = b.load(self.nest._index(last), typ=I64)
         left = b.sub(plan.m, b.mul(block, plan.n))
+        self.origin = b.select(b.icmp_signed(">", plan.m, i64(0)), b.mul(block, plan.n), i64(0))
         return b.select(b.icmp_signed(">", plan.m, i64(0)), minimum(b, plan.n, left), plan.n)
 
     def _temporary(self, fold: int, i: ir.Value) -> ir.Value:
@@ -189,18 +214,37 @@ class _Emitter:
         b, n = self.b, self.nest.plan.n if length is None else length
         walk = _Walk(self, stage)
         if not stage.folds:
-            loop = Loop(b, i64(0), n, self.lanes.lanes)
-            walk.at(loop.i, n)
-            loop.end()
+            self._pass_in_blocks(walk, n)
             return []
         combiners = [Combiner(b, f) for f in stage.folds]
         block = reduction_block(stage.folds[0].dtype)
+        walk.begin()
         outer = Loop(b, i64(0), n, block, [c.identity(self.single).v for c in combiners])
         stop = minimum(b, b.add(outer.i, i64(block)), n)
+        walk.begin_block(outer.i, stop)
         results = _lanes_of_block(walk, combiners, outer.i, stop)
+        walk.end_block(outer.i, stop)
         totals = [Vec(b, v, c.dtype) for v, c in zip(outer.carried, combiners, strict=True)]
         outer.end([c(t, c.halves(r)).v for c, t, r in zip(combiners, totals, results, strict=True)])
         return [Vec(b, v, c.dtype) for v, c in zip(outer.carried, combiners, strict=True)]
+
+    def _pass_in_blocks(self, walk: _Walk, n: ir.Value) -> None:
+        """A walk that reduces nothing; in blocks where operands have to be brought in order."""
+        b = self.b
+        walk.begin()
+        if not walk.packed:
+            loop = Loop(b, i64(0), n, self.lanes.lanes)
+            walk.at(loop.i, n)
+            loop.end()
+            return
+        outer = Loop(b, i64(0), n, self.block)
+        stop = minimum(b, b.add(outer.i, i64(self.block)), n)
+        walk.begin_block(outer.i, stop)
+        loop = Loop(b, outer.i, stop, self.lanes.lanes)
+        walk.at(loop.i, stop)
+        loop.end()
+        walk.end_block(outer.i, stop)
+        outer.end()
 
 
 class _Walk:
@@ -212,22 +256,62 @@ class _Walk:
         refs = [a for op in stage.ops for a in op.args] + [f.arg for f in stage.folds] + [r for r, _ in stage.stores]
         used = sorted({r for r in refs if isinstance(r, int)})
         self.loaded = [r for r in used if r < len(e.values) and e.values[r] is None]
-        reads = [
-            (inputs[r], e.starts[r], strides[r])
-            if r < len(inputs)
-            else (Operand(e.dtypes[r], "unit"), e.kept[r], i64(e.dtypes[r].itemsize))
-            for r in self.loaded
-        ]
-        first = len(inputs)
-        writes = [(e.walked[o], e.starts[first + o], strides[first + o]) for _, o in stage.stores]
-        writes += [(Operand(e.dtypes[k], "unit"), e.kept[k], i64(e.dtypes[k].itemsize)) for k in stage.keeps]
+        self.stored = [len(inputs) + o for _, o in stage.stores]
+        self.packed = [k for k in e.packed if k in self.loaded or k in self.stored]
+        self.strides = strides
         self.ahead = self._ahead()
+
+    def begin(self) -> None:
+        """Before the walk; where operands are packed each block has a beginning of its own."""
+        if not self.packed:
+            self._operands({})
+
+    def begin_block(self, start: ir.Value, stop: ir.Value) -> None:
+        """Bring in order what this block reads."""
+        e, b, places = self.e, self.e.b, {}
+        for k in self.packed:
+            t = memory_type(e.operands[k].dtype)
+            places[k] = b.gep(e.ordered[k], [b.neg(start)], source_etype=t)  # position i of the row lies at i - start
+            if k in self.loaded:
+                self._pack(k, False, start, stop)
+        if self.packed:
+            self._operands(places)
+
+    def end_block(self, start: ir.Value, stop: ir.Value) -> None:
+        """Put in its place what this block has written."""
+        for k in self.packed:
+            if k in self.stored:
+                self._pack(k, True, start, stop)
+
+    def _pack(self, k: int, back: bool, start: ir.Value, stop: ir.Value) -> None:
+        e, b = self.e, self.e.b
+        place = words(b, e.nest.plan, e.packed.index(k))
+        first = b.add(e.origin, start)
+        emit_pack(b, e.operands[k].dtype.itemsize, back, e.ordered[k], e.starts[k], place, first, b.sub(stop, start))
+
+    def _operands(self, places: dict[int, ir.Value]) -> None:
+        """What is read and written; `places` are those of packed operands."""
+        e, stage = self.e, self.stage
+
+        def operand(k: int) -> tuple[Operand, ir.Value, ir.Value]:
+            if k in places:
+                return e.operands[k]._replace(mode="unit"), places[k], i64(e.operands[k].dtype.itemsize)
+            return e.operands[k], e.starts[k], self.strides[k]
+
+        def kept(k: int) -> tuple[Operand, ir.Value, ir.Value]:
+            return Operand(e.dtypes[k], "unit"), e.kept[k], i64(e.dtypes[k].itemsize)
+
+        reads = [operand(r) if r < len(e.kernel.inputs) else kept(r) for r in self.loaded]
+        writes = [operand(k) for k in self.stored] + [kept(k) for k in stage.keeps]
         self.reads, self.writes = (Row(e.lanes, *(zip(*x, strict=True) if x else ((), (), ()))) for x in (reads, writes))
 
     def _ahead(self) -> list[tuple[ir.Value, np.dtype, int]]:
         """Where the next row begins of those operands that this pass fetches, and whether they are to be written."""
         e, b, plan = self.e, self.e.b, self.e.nest.plan
-        mine = [k for k in e.fetched.get(e.kernel.stages.index(self.stage), ()) if e.operands[k].mode == "unit"]
+        moved = {m.operand for m in e.kernel.moved}
+        mine = [
+            k for k in e.fetched.get(e.kernel.stages.index(self.stage), ()) if e.operands[k].mode == "unit" and k not in moved
+        ]
         if not mine:
             return []
         last = b.select(b.icmp_signed(">", plan.ndim, i64(0)), b.sub(plan.ndim, i64(1)), i64(0))
@@ -256,7 +340,7 @@ class _Walk:
         values = list(e.values)
         for r, x in zip(self.loaded, loaded, strict=True):
             values[r] = x
-        emit_ops(e.lanes, stage.ops, values)
+        emit_ops(e.lanes, stage.ops, values, None if e.status is None else (mask, e.status))
         stored = pick(e.lanes, values, [*(r for r, _ in stage.stores), *stage.keeps])
         self.writes.store(stored, i, full, mask)
         return pick(e.lanes, values, [f.arg for f in stage.folds]), mask

@@ -12,7 +12,8 @@ kernel map(a: f32 unit, b: f32 splat, s0: f32 literal) -> (f32 unit) {
 }
 ```
 The mode of an operand tells how it lies along the axis the vectors run along: `unit` is contiguous, `splat` one element for all,
-`strided` anything else; `indirect` and `rows` are read at computed places (gather.py). Forms: `map`; `row` walks the rows of its
+`strided` anything else. A row that is no single walk is `packed`, brought in order block by block (pack.py); columns are `walked`
+in so many dimensions. `indirect` and `rows` are read at computed places (gather.py). Forms: `map`; `row` walks the rows of its
 space one by one, each in several passes; `cols` does the same with vectors across the rows instead of along them:
 
 ```
@@ -30,7 +31,9 @@ kernel row(a: f32 unit) -> (f32 unit) {
 }
 ```
 A `keep` puts a value aside for later passes; operations between the passes (`u`) are done once a row. What has one value for each
-row is written at the end of the row (`return`), and comes last among the outputs.
+row is written at the end of the row (`return`), and comes last among the outputs. A line `a at s0 c s1 s2` says that operand a
+begins, in each row, where its `index` operand c leads: s0 is the code of an index out of bounds, s1 how many positions there are,
+s2 the bytes from one to the next.
 
 The value of a literal is no part of the structure: it is read from the end of the launch's plan, so that another learning rate
 compiles nothing. Literals are numbered by position, equal ones apart: which of them happen to be equal is no structure either.
@@ -48,13 +51,15 @@ from fxgrad.ir.types import Lit, short_name
 from fxgrad.primitives.base import Primitive
 
 __all__ = [
-    "KERNEL_FORMAT", "Fold", "Kernel", "Op", "Operand", "Scalar", "Stage", "cost", "format_op", "format_ref",
-    "lanes_of_reduction", "reduction_block", "weight",
+    "KERNEL_FORMAT", "PACK_DIMS", "Fold", "Kernel", "Moved", "Op", "Operand", "Scalar", "Stage", "cost", "format_op",
+    "format_ref", "lanes_of_reduction", "reduction_block", "weight",
 ]  # fmt: skip
 
 _FOLDED = ("floordiv", "rem")  # of integers: a constant divisor becomes a product, a variable one 10 times the work
 
-KERNEL_FORMAT = 3  # raise when the meaning of a text, the plan layout or the calling convention changes
+KERNEL_FORMAT = 4  # raise when the meaning of a text, the plan layout or the calling convention changes
+
+PACK_DIMS = 4  # of a walk through a packed operand
 
 Params = tuple[tuple[str, Any], ...]
 
@@ -73,7 +78,15 @@ class Operand(NamedTuple):
     """An array the kernel reads or writes."""
 
     dtype: np.dtype
-    mode: str  # unit, splat, strided
+    mode: str  # unit, splat, strided; packed, index; indirect, rows
+
+
+class Moved(NamedTuple):
+    """An operand of a row that begins where indices lead: (index operand, how many positions, bytes from one to the next)."""
+
+    operand: int
+    code: Ref
+    indices: tuple[tuple[int, Ref, Ref], ...]
 
 
 class Op(NamedTuple):
@@ -119,7 +132,7 @@ class Kernel:
     `literals` are the values of its literals, which are no part of its text; `bind` writes them into a plan.
     """
 
-    __slots__ = ("_digest", "_text", "form", "inputs", "literals", "ops", "outputs", "results", "scalars", "stages")
+    __slots__ = ("_digest", "_text", "form", "inputs", "literals", "moved", "ops", "outputs", "results", "scalars", "stages")
 
     def __init__(
         self,
@@ -129,9 +142,11 @@ class Kernel:
         results: Sequence[Ref],
         outputs: Sequence[Operand],
         stages: Sequence[Stage] = (),
+        moved: Sequence[Moved] = (),
     ):
         self.form, self.inputs, self.outputs = form, tuple(inputs), tuple(outputs)
         self.literals: list[np.generic] = []
+        self.moved = tuple([Moved(m.operand, self._slot(m.code), tuple(map(self._index, m.indices))) for m in moved])
         self.ops = self._without_literals(ops)
         self.results = tuple(map(self._slot, results))
         self.stages = tuple(map(self._stage, stages))
@@ -144,6 +159,9 @@ class Kernel:
             return ref
         self.literals.append(ref.value)
         return Scalar(len(self.literals) - 1, ref.aval.dtype)
+
+    def _index(self, x: tuple[int, Ref, Ref]) -> tuple[int, Ref, Ref]:
+        return x[0], self._slot(x[1]), self._slot(x[2])
 
     def _without_literals(self, ops: Sequence[Op]) -> tuple[Op, ...]:
         return tuple([self._without(op) if Lit in map(type, op.args) else op for op in ops])
@@ -176,7 +194,18 @@ class Kernel:
     @property
     def checks(self) -> bool:
         """Whether it may stop the program, at an index out of bounds, and has a pointer to the words that tell why."""
-        return any(op.prim.name == "gather" for op in self.ops)
+        return bool(self.codes)
+
+    @property
+    def codes(self) -> list[int]:
+        """The numbers of the literals that are codes of indices out of bounds."""
+        codes = [m.code for m in self.moved] + [op.args[1] for op in self.all_ops if op.prim.name == "gather"]
+        return [c.number for c in codes if isinstance(c, Scalar)]
+
+    @property
+    def packed(self) -> list[int]:
+        """The numbers of the operands with words of their own in the plan: those that are packed or walked."""
+        return [k for k, o in enumerate(self.operands) if o.mode == "packed" or "walked" in o.mode]
 
     @property
     def all_ops(self) -> list[Op]:
@@ -196,7 +225,11 @@ class Kernel:
     @property
     def lanes(self) -> int:
         """Elements handled at a time: 16, or 8 when any of them has eight bytes."""
-        dtypes = [o.dtype for o in self.operands] + [op.dtype for op in self.all_ops] + [f.dtype for f in self.folds]
+        dtypes = (
+            [o.dtype for o in self.operands if o.mode != "index"]
+            + [op.dtype for op in self.all_ops]
+            + [f.dtype for f in self.folds]
+        )
         literals = [a for op in self.all_ops for a in op.args if not isinstance(a, int)]
         dtypes += [a.dtype if isinstance(a, Scalar) else a.aval.dtype for a in literals]
         return 16 if all(d.itemsize <= 4 for d in dtypes) else 8
@@ -204,7 +237,7 @@ class Kernel:
     @property
     def title(self) -> str:
         """The names of its operations."""
-        names = [op.prim.name for op in self.ops]
+        names = ["gather"] * len(self.moved) + [op.prim.name for op in self.ops]
         for s in self.stages:
             names += [op.prim.name for op in (*s.before, *s.ops)] + [f.prim.name for f in s.folds]
         return " ".join(names) or "copy"
@@ -227,7 +260,7 @@ class Kernel:
         """Its text, and the hash of that; those of an equal kernel, if there was one."""
         key = None
         if all([_is_exact(value) for op in self.all_ops for _, value in op.params]):
-            key = (self.form, self.inputs, self.ops, self.stages, self.results, self.outputs, self.scalars)
+            key = (self.form, self.inputs, self.moved, self.ops, self.stages, self.results, self.outputs, self.scalars)
         found = None if key is None else _texts.get(key)
         if found is None:
             text = _format(self)
@@ -306,7 +339,7 @@ def _signature(operands: Sequence[Operand], labels: Sequence[str]) -> str:
 
 def _format(kernel: Kernel) -> str:
     names = [_operand_name(i) for i in range(len(kernel.inputs))]
-    lines = []
+    lines = [_format_moved(m, names) for m in kernel.moved]
     for i, op in enumerate(kernel.ops):
         lines.append(format_op(f"t{i}", op, names))
         names.append(f"t{i}")
@@ -318,6 +351,11 @@ def _format(kernel: Kernel) -> str:
     head = f"kernel {kernel.form}({inputs}) -> ({results}) {{"
     last = ["  return " + ", ".join(format_ref(x, names) for x in kernel.results)] if kernel.results else []
     return "\n".join([head, *lines, *last, "}"])
+
+
+def _format_moved(m: Moved, names: Sequence[str]) -> str:
+    words = [format_ref(m.code, names), *(format_ref(x, names) for part in m.indices for x in part)]
+    return f"  {names[m.operand]} at {' '.join(words)}"
 
 
 def _format_stage(stage: Stage, names: list[str], first: int) -> list[str]:

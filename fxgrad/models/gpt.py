@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,8 @@ import numpy as np
 
 import fxgrad.numpy as fnp
 from fxgrad import errors, random
+from fxgrad.checkpointing import checkpoint_sequential
 from fxgrad.control import scan
-from fxgrad.checkpointing import checkpoint as checkpointed
 from fxgrad.models import transformer_block as block
 from fxgrad.models.common import Params, require_floating, require_sizes
 from fxgrad.nn import initializers
@@ -87,7 +86,7 @@ def apply(params: Params, ids: Any, checkpoint: str | None = None, dropout: floa
         params: of `init`.
         ids: (..., T) integers, T up to the context.
         checkpoint: "block" keeps only the input of each block for the backward pass and computes the rest again there, with the
-            same bits; None keeps what is needed.
+            same bits; "sqrt" and "log" keep fewer inputs (see fx.checkpoint_sequential); None keeps what is needed.
         dropout: the rate at which elements of the embeddings and of the blocks' branches are dropped; then `key` is needed.
         key: of fx.random.
 
@@ -104,21 +103,21 @@ def apply(params: Params, ids: Any, checkpoint: str | None = None, dropout: floa
         >>> gpt.apply(params, np.array([[72, 105]])).shape
         (1, 2, 256)
     """
-    if checkpoint not in (None, "block"):
+    blocks = params["blocks"]
+    segments: dict[str | None, int | str] = {None: 1, "block": len(blocks), "sqrt": "sqrt", "log": "log"}
+    if checkpoint not in segments:
         raise errors.FxValueError(
             f"models.gpt.apply got checkpoint={checkpoint!r}",
             why="It says what is computed again in the backward pass.",
-            fix='Pass "block" or None; for a budget in bytes, fx.jit has memory_budget=.',
+            fix='Pass "block", "sqrt", "log" or None; for a budget in bytes, fx.jit has memory_budget=.',
         )
     ids = fnp.asarray(ids)
     _check_length(params, ids)
-    keys = [None] * (len(params["blocks"]) + 1) if key is None else random.split(key, len(params["blocks"]) + 1)
+    first, *keys = [None] * (len(blocks) + 1) if key is None else random.split(key, len(blocks) + 1)
     x = fnp.add(embed(ids, params["tokens"]), params["positions"][: ids.shape[-1]])
-    x = drop(keys[-1], x, dropout)
-    wrap: Callable[[Any], Any] = checkpointed if checkpoint else lambda f: f
-    each = wrap(lambda p, x, key: block.apply(p, x, dropout=dropout, key=key))
-    for p, k in zip(params["blocks"], keys, strict=False):
-        x = each(p, x, k)
+    x = drop(first, x, dropout)
+    each = [lambda x, q: block.apply(q[0], x, dropout=dropout, key=q[1])] * len(blocks)
+    x = checkpoint_sequential(each, segments[checkpoint])(x, list(zip(blocks, keys, strict=True)))
     return _head(params, x)
 
 

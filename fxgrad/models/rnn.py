@@ -173,11 +173,11 @@ def apply(params: Params, x: Any) -> Any:
             why="It takes sequences: (*batch, T, inputs).",
             fix="For one time use models.rnn.step(params, state, x).",
         )
-    for cell, start in zip(params["cells"], initial_state(params, x.shape[:-2]), strict=True):
-        given = fnp.moveaxis(_project(cell["input"], x), -3, 0)  # of all times at once, time first
-        _, hs = scan(lambda state, g, cell=cell: _turn(cell, state, g), start, given)
-        x = fnp.moveaxis(hs, 0, -2)
-    return apply_dense(params["head"], x)
+    x = fnp.moveaxis(x, -2, 0)  # time first, from here to the outputs: scans and the products around them walk it in order
+    for cell, start in zip(params["cells"], initial_state(params, x.shape[1:-1]), strict=True):
+        given = _project(cell["input"], x)  # of all times at once
+        _, x = scan(lambda state, g, cell=cell: _turn(cell, state, g), start, given)
+    return fnp.moveaxis(apply_dense(params["head"], x), 0, -2)
 
 
 def loss(params: Params, x: Any, labels: Any) -> Any:

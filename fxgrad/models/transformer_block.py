@@ -14,7 +14,7 @@ from fxgrad.nn.attention import attention
 from fxgrad.nn.layers import dropout as drop
 from fxgrad.nn.normalisation import layer_norm
 
-__all__ = ["Config", "apply", "empty_cache", "init"]
+__all__ = ["Config", "apply", "apply_cached", "empty_cache", "init"]
 
 
 @dataclass(frozen=True)
@@ -137,16 +137,50 @@ def _finish(params: Params, x: Any, mixed: Any, dropout: float = 0.0, key: Any =
 
 
 def empty_cache(params: Params, batch: tuple[int, ...], length: int) -> tuple[Any, Any]:
-    """(keys, values) of `length` positions that are still to come: zeros (*batch, heads, length, width / heads)."""
+    """Room for the keys and values of positions that are still to come.
+
+    Arguments:
+        params: of `init`.
+        batch: the axes of x in front of the positions.
+        length: how many positions there will be.
+
+    Returns:
+        (keys, values): zeros (*batch, heads, length, width / heads).
+
+    Example:
+        >>> import fxgrad as fx
+        >>> block = fx.models.transformer_block
+        >>> params = block.init(fx.random.key(0), block.Config(width=64, heads=4))
+        >>> block.empty_cache(params, (2,), 10)[0].shape
+        (2, 4, 10, 16)
+    """
     w = params["attention"]["qkv"]["w"]
     shape = (*batch, w.shape[2], length, w.shape[3])
     return fnp.zeros(shape, w.dtype), fnp.zeros(shape, w.dtype)
 
 
 def apply_cached(params: Params, x: Any, cache: tuple[Any, Any], start: Any) -> tuple[Any, tuple[Any, Any]]:
-    """(output, cache) for positions start, start + 1, ... x (..., T, width), whose keys and values join those of the cache.
+    """The causal block for some positions, given the keys and values of those before.
 
-    Rows are those of `apply` on a sequence as long as the cache, to the bit: what is still to come is masked there too.
+    Arguments:
+        params: of `init`.
+        x: (..., T, width), at positions start, start + 1, ...
+        cache: of `empty_cache` or of the call before.
+        start: an integer, traced or not. Positions beyond the cache overwrite its end; nothing can check that under jit.
+
+    Returns:
+        (output, cache), the output (..., T, width). Its rows are those of `apply` to a sequence as long as the cache, to the
+        bit: what is still to come is masked there too.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> block = fx.models.transformer_block
+        >>> params = block.init(fx.random.key(0), block.Config(width=64, heads=4))
+        >>> x = fx.random.normal(fx.random.key(1), (3, 64), np.float32)
+        >>> y, cache = block.apply_cached(params, x[:2], block.empty_cache(params, (), 3), 0)
+        >>> y, cache = block.apply_cached(params, x[2:], cache, 2)
+        >>> bool((y == block.apply(params, x)[2:]).all())
+        True
     """
     q, k, v = _heads(params["attention"]["qkv"], apply_norm(params["norm1"], x))
     at = (*(0 for _ in k.shape[:-2]), start, 0)

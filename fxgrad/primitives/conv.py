@@ -2,9 +2,10 @@
 
 With axes as in `dot` (batch, contract, free) and, for each spatial dimension, one axis of either operand:
 
-    out[b, i, r..., j] = sum over t..., c of x[b, i, p..., c] * w[b, t..., c, j],    p * x_dilation + low = r * stride + t * w_dilation
+    out[b, i, r..., j] = sum over t..., c of x[b, i, p..., c] * w[b, t..., c, j]
+    where p * x_dilation = r * stride + t * w_dilation - low
 
-where x is 0 outside, and t for which p would not be whole are left out. Both derivatives are convolutions of the same form.
+and x is 0 outside, and t for which p would not be whole are left out. Both derivatives are convolutions of the same form.
 """
 
 from __future__ import annotations
@@ -143,17 +144,16 @@ def _batch(
     return [transpose(z, perm=(position, *(i for i in range(ndim) if i != position)))], [True]
 
 
-def _numpy(x: Any, w: Any, **params: Any) -> np.ndarray:
-    """The compiled kernels; dtypes without kernels are computed in wider ones."""
-    from fxgrad.runtime.conv import convolve
+def _numpy(*args: Any, **params: Any) -> np.ndarray:
+    """The kernels; dtypes that have none are computed in wider ones."""
+    from fxgrad.runtime.eager import operation
 
-    x, w = np.asarray(x), np.asarray(w)
+    x, w = map(np.asarray, args)
     dtype = x.dtype
-    if dtype not in SUPPORTED:
-        wide = np.dtype(np.float32 if dtype.kind == "f" else np.int32)
-        x, w = x.astype(wide), w.astype(wide)
-    z = convolve(x, w, params)
-    return z if z.dtype == dtype else z.astype(dtype)
+    wide = dtype if dtype in SUPPORTED else np.dtype(np.float32 if dtype.kind == "f" else np.int32)
+    avals = [Aval(x.shape, wide), Aval(w.shape, wide)]
+    z = operation(conv, avals, params)(x.astype(wide, copy=False), w.astype(wide, copy=False))
+    return z.astype(dtype, copy=False)
 
 
 def has_window_kernel(dtype: np.dtype) -> bool:

@@ -379,7 +379,7 @@ def _logsumexp_expand(x: Any, *, axes: Axes) -> list:
 
 
 def _logsumexp_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) -> tuple[list, list]:
-    """The softmax weights; where the result is infinite, the elements equal to it share evenly.
+    """The softmax weights; where the maximum is infinite, and so the result, the elements equal to it share evenly.
 
     Not exp(x - y): of large logits, y has lost the digits that tell the weights apart.
     """
@@ -387,13 +387,11 @@ def _logsumexp_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axe
 
     x, t = primals[0], tangents[0]
     y = logsumexp(x, axes=axes)
-    full = spread(y, x.shape, axes)
-    tie = _indicator(eq(x, full), x)
-    even = div(tie, spread(sum_(tie, axes=axes), x.shape, axes))
     peak = stop_gradient(max_(x, axes=axes))
     terms = exp(sub(x, spread(select(isfinite(peak), peak, x.dtype.type(0)), x.shape, axes)))
-    weight = select(isfinite(full), div(terms, spread(sum_(terms, axes=axes), x.shape, axes)), even)
-    weight = select(ne(full, full), full, weight)
+    full = spread(peak, x.shape, axes)
+    terms = select(isfinite(full), terms, _indicator(eq(x, full), x))  # none is equal to NaN: 0/0 is NaN again
+    weight = div(terms, spread(sum_(terms, axes=axes), x.shape, axes))
     return [y], [sum_(lin_mul(t, weight), axes=axes)]
 
 
