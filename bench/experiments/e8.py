@@ -35,7 +35,7 @@ That takes every byte for equal and everything else for free. A better derivatio
    is dearer, so the ratio moves towards 3, the ratio of the bytes written.
 3. *Write-allocate.* A store that misses the caches reads its line first: 4N more bytes for every array written in memory, 20N
    fused, 44N unfused. fxgrad's kernels bypass the caches for results of 32 MB and more, which saves that read. An operation
-   done in place never pays it: its line is there already; its write costs w - r.
+   done in place never pays it: its line is there already; its write costs w - r, at the caches' w.
 4. *Arithmetic.* Three operations an element at half the peak (no multiply-add is contracted): the floor under 2.
 
 A chain of K operations on one array moves 8KN bytes unfused and 8N fused: a ratio of K, until K operations an element take
@@ -86,7 +86,8 @@ class Model:
     def bytes_time(self, n: int, kernels: Sequence[tuple[int, int, bool]], arrays: int, streams: bool = True) -> float:
         """Of kernels (arrays read, arrays written, in place), over a working set of so many arrays."""
         r, w = self.prices(4 * n * arrays, streams and 4 * n >= STREAMED)
-        return 4 * n * sum(reads * r + writes * (w - r if in_place else w) for reads, writes, in_place in kernels)
+        again = self.prices(4 * n * arrays, False)[1] - r  # in place a write goes through the caches, whose line is there
+        return 4 * n * sum(reads * r + writes * (again if in_place else w) for reads, writes, in_place in kernels)
 
     def floor(self, n: int, operations: int) -> float:
         return n * operations / (self.c.limits(self.threads).peak_float32 / 2)
