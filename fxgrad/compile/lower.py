@@ -212,7 +212,9 @@ def compile_program(program: Program, donated: tuple[int, ...] = (), budget: int
     found = program.memo.get(kind)
     if found is None:
         key = (program.without_consts().key, program.places, kind)
-        importlib.import_module("fxgrad.runtime.launch")  # takes the lock too: never import it for the first time while holding it
+        importlib.import_module(
+            "fxgrad.runtime.launch"
+        )  # takes the lock too: never import it for the first time while holding it
         with lock:
             found = _executables.get(key)
             if found is None:
