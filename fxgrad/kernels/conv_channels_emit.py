@@ -203,7 +203,7 @@ class _Channels(Frame):
         steps = [b.select(by_lines, x, y) for x, y in zip((plain, *steps), (*steps, i64(0)), strict=True)]
         reach = [b.load(at(b, self.reach, 8 * d), typ=I64) for d in range(DIMS)]
         right = at(b, self.y.start, b.mul(k, self.y.row))
-        loop = Loop(b, *rows, 1, across.start(rows[0]))
+        loop = Loop(b, rows[0], rows[1], 1, across.start(rows[0]))
         target, (share, places) = self.z.start, across.shares(loop.carried)
         for i, s in zip(loop.carried, steps, strict=True):
             target = at(b, target, b.mul(i, s))
@@ -223,7 +223,7 @@ class _Channels(Frame):
         count: ir.Value, first: ir.Value,
     ) -> None:  # fmt: skip
         b, tile = self.b, _tile_function(self.fn.module, self.dtype)
-        loop = Loop(b, *columns, _VECTORS * register_block(self.dtype).lanes)
+        loop = Loop(b, columns[0], columns[1], _VECTORS * register_block(self.dtype).lanes)
         offset = b.mul(loop.i, i64(self.size))
         x, y, c = (at(b, v, offset) for v in (source, right, target))
         left = b.sub(columns[1], loop.i)
