@@ -24,7 +24,6 @@ from fxgrad.compile.trees import TreeCode, depth
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
-from fxgrad.primitives.base import bind
 from fxgrad.runtime.collector import without_full_collections
 from fxgrad.runtime.stale import glance, peep, reachable
 from fxgrad.structure import LEAF_TYPES, Structure
@@ -149,7 +148,7 @@ class _Entry:
         It wants what the last call had: this structure, leaves of these types, shapes and dtypes, nothing rebound, no transform
         around. All that is known is written out, since on small arrays the way into the kernels is what a call costs.
         """
-        if self.donated or max(depth(structure), depth(self.out_tree)) > _DEEPEST:
+        if max(depth(structure), depth(self.out_tree)) > _DEEPEST:
             return None
         executable: Any = self.compiled()
         code = TreeCode("return miss")
@@ -166,7 +165,8 @@ class _Entry:
         code.scope |= {f"k{i}": c for i, c in enumerate(self.captures)} | {
             "trace": current_trace, "disabled": jit_disabled, "guards": self.guards, "changed": self.changed, "miss": _MISS,
         }  # fmt: skip
-        return executable.source.function(head, "args", "return miss", answer, code.scope)
+        make = executable.function if self.donated else executable.source.function
+        return make(head, "args", "return miss", answer, code.scope)
 
 
 class Jitted:
@@ -225,7 +225,7 @@ class Jitted:
         entry, leaves, shape = self._entry(args, kwargs)
         operands = [*entry.captures, *leaves]
         if current_trace() is not None:
-            outs = bind(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
+            outs = call.applied(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
         elif jit_disabled():
             outs = inline(entry.program, operands)
         else:
