@@ -24,6 +24,7 @@ from fxgrad.compile.layout import Layout, contiguous
 from fxgrad.compile.pipelines import pipelines
 from fxgrad.compile.plan import Memory, plan_memory
 from fxgrad.compile.products import product_launches
+from fxgrad.compile.schedule import finished_early
 from fxgrad.compile.source import Source
 from fxgrad.compile.store import lock
 from fxgrad.config import config
@@ -212,7 +213,9 @@ def compile_program(program: Program, donated: tuple[int, ...] = (), budget: int
     found = program.memo.get(kind)
     if found is None:
         key = (program.without_consts().key, program.places, kind)
-        importlib.import_module("fxgrad.runtime.launch")  # takes the lock too: never import it for the first time while holding it
+        importlib.import_module(
+            "fxgrad.runtime.launch"
+        )  # takes the lock too: never import it for the first time while holding it
         with lock:
             found = _executables.get(key)
             if found is None:
@@ -269,7 +272,11 @@ def lowered(
         steps += made
     if fusion:
         steps = pipelines(steps)
-    return a, steps, _results(a, steps, inside)
+    results = _results(a, steps, inside)
+    if fusion and not inside:
+        native = {r.atom for r in results if r.kind == "native" and type(r.atom) is Var}
+        steps = finished_early(steps, native, flat.inputs, {flat.inputs[i] for i in donated})
+    return a, steps, results
 
 
 # ---- steps ---------------------------------------------------------------------------------------------------------------

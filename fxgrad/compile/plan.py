@@ -97,7 +97,7 @@ def plan_memory(
             for v, before in launch.over:
                 _follow(chains, v, before)
             if reuse:
-                _join(i, step, launch, chains, death, fits)
+                _join(i, step, launch, chains, death, fits, given, results)
         if reuse:
             _join_copies(i, step, chains, death, fits)
     return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse, carries)
@@ -110,9 +110,13 @@ _Fits = Callable[[_Chain, Var], bool]  # whether a value may join a chain
 
 
 def _join(
-    i: int, step: Step, launch: Launch, chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits
+    i: int, step: Step, launch: Launch, chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits,
+    given: Mapping[Var, int], results: Mapping[Var, int],
 ) -> None:  # fmt: skip
-    """Let each result of a map kernel take the place of an operand that dies in this step, where that is possible."""
+    """Let each result of a map kernel take the place of an operand that dies in this step, where that is possible.
+
+    Of the program's results it is one that was given to it, if there is one: the arena is not theirs to end in.
+    """
     if getattr(launch.kernel, "form", None) != "map":
         return
     others = [v for other in step.launches if other is not launch for v in other.reads]
@@ -120,7 +124,7 @@ def _join(
     for w in launch.writes:
         if w in partly:
             continue
-        for v in dict.fromkeys(launch.reads):
+        for v in sorted(dict.fromkeys(launch.reads), key=lambda v: v not in given or w not in results):
             old = chains.get(v)
             if old is None or death[v] != i or v in others or old.values[-1] is not v:
                 continue
