@@ -13,7 +13,6 @@ from fxgrad import errors, tree
 from fxgrad.api.wrapping import wraps
 from fxgrad.custom import finish, flatten_call
 from fxgrad.primitives import call
-from fxgrad.primitives.base import bind
 from fxgrad.trace.function import name_of, trace_function
 from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import current_trace, inline
@@ -104,7 +103,7 @@ def checkpoint(f: F, policy: tuple[Any, ...] | None = None) -> F:
         operands = [*traced.captures, *leaves]
         if current_trace() is None:
             return finish(traced, inline(traced.program, operands))
-        return finish(traced, bind(call.checkpoint, operands, {"policy": policy, "program": traced.program}))
+        return finish(traced, call.applied(call.checkpoint, operands, {"policy": policy, "program": traced.program}))
 
     return wrapped
 

@@ -134,11 +134,15 @@ def test_a_finished_run_is_only_shown_again(whole: tuple[Path, str]) -> None:
 
 
 @needs_torch
-def test_gpt_beside_pytorch() -> None:
-    code, text = run("gpt", "--compare", "--steps", 12)
+def test_gpt_beside_pytorch(zoo: Any, whole: tuple[Path, str], tmp_path: Path) -> None:
+    figures = tmp_path / "gpt.json"
+    figures.write_text((whole[0] / "figures.json").read_text())
+    code, text = run("gpt", "--compare", "--steps", 12, "--figures", figures)
     assert code == 0, text
     assert "PASS" in text and number(r"([\d.]+) times as many", text) > 0
     assert number(r"at most ([\d.e+-]+) apart", text) < 1e-4
+    kept = json.loads(figures.read_text())
+    assert kept["steps"] == STEPS and "there (" in zoo.page([kept]) and "losses of 12 steps at most" in zoo.page([kept])
 
 
 # ---- the parts of zoo.py -----------------------------------------------------------------------------------------------------

@@ -712,12 +712,38 @@ def test_permissions_and_links(path: Path, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "links") == ["latest"] and litter(path) == ["links"]
 
 
-@pytest.fixture(params=["unnamed", "named"])
+@pytest.fixture(params=["unnamed", "named", "refused"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to write a new file: without a name in the directory, and with one where the system has nothing better."""
+    """How a new file is written: without a name in its directory, or with one, where the system or the file system wants that."""
     if request.param == "named":
         monkeypatch.delattr(os, "O_TMPFILE")
+    if request.param == "refused":
+        plain = os.open
+
+        def refusing(path: Any, flags: int, *args: Any) -> int:
+            if flags & os.O_TMPFILE == os.O_TMPFILE:
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+            return plain(path, flags, *args)
+
+        monkeypatch.setattr(os, "open", refusing)
     return request.param
+
+
+def test_both_ways_write_the_same(path: Path, way: str) -> None:
+    same([np.arange(5.0), Pair(1, None)], around(path, [np.arange(5.0), Pair(1, None)]))
+    assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600 and litter(path) == []
+
+
+def test_file_systems_that_cannot_sync_a_directory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = os.fsync
+
+    def sync(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        plain(handle)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    assert around(path, 7) == 7
 
 
 def test_a_full_disk_leaves_the_old_file(path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -729,7 +755,7 @@ def test_a_full_disk_leaves_the_old_file(path: Path, way: str, monkeypatch: pyte
 
     monkeypatch.setattr(os, "fsync", full)
     error = raised(lambda: fx.io.save(path, {"w": np.ones(1000)}), OSError)  # type: ignore[arg-type]
-    assert_four_parts(error, what="No space left", line="fx.io.save", why="is as it was", fix="has room")
+    assert_four_parts(error, what="No space left", line="fx.io.save", why="only when it is complete", fix="has room")
     assert isinstance(error, OSError) and error.errno == errno.ENOSPC and files.replacing is write
     assert fx.io.load(path) == "old" and litter(path) == []
 

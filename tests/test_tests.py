@@ -187,12 +187,12 @@ def compiled_constant_changed(patch: Patch) -> None:
 
 
 def checkpoint_loses_a_cotangent(patch: Patch) -> None:
-    def wrong(right: Any, cts: Any, inputs: Any, **params: Any) -> list:
-        found = right(cts, inputs, **params)
+    def wrong(right: Any, cts: Any, inputs: Any, before: Any, **params: Any) -> list:
+        found = right(cts, inputs, before, **params)
         moving = [i for i, g in enumerate(found) if g is not None]
         return [None if len(moving) > 1 and i == moving[-1] else g for i, g in enumerate(found)]
 
-    rule(patch, call.checkpoint, "_transpose", wrong)
+    rule(patch, call.checkpoint, "transpose_onto", wrong)
 
 
 def checkpoint_recomputes_something_else(patch: Patch) -> None:

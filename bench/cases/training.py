@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from bench.peers import FXGRAD, JAX, TORCH
+from bench.peers import FXGRAD, TORCH
 from bench.processes import fresh
 from bench.run import MATMUL, Run
 from bench.timing import Group, Row, Target, summary
@@ -65,7 +65,7 @@ def contenders(run: Run, training: Training) -> dict[str, Callable[[], Any]]:
 
 
 def made(text: str) -> Training:
-    return eval(text, {"BlockTraining": BlockTraining, "GPTTraining": GPTTraining})  # noqa: S307
+    return eval(text, {"BlockTraining": BlockTraining, "GPTTraining": GPTTraining})
 
 
 def times(run: Run) -> Group:

@@ -56,8 +56,8 @@ def within_budget(plan: Plan, budget: int, planner: Planner) -> Plan:
         return plan
     raise errors.FxValueError(
         f"'{plan.flat.name}' does not run within memory_budget={budget}: it needs {least} bytes",
-        why=f"Arguments take {sizes.argument_bytes} bytes and results {sizes.output_bytes}; the rest is the least work space that "
-        f"was found (without a budget: {sizes.temp_bytes}).",
+        why=f"Arguments take {sizes.argument_bytes} bytes and results {sizes.output_bytes}; the rest is the least work space "
+        f"that was found (without a budget: {sizes.temp_bytes}).",
         fix=f"Pass memory_budget={least} or more, or give it less at a time: a smaller batch, or fx.scan over parts of it.",
     )
 
@@ -150,7 +150,8 @@ def _graph(plan: Plan, middle: int) -> Graph:
         elif kind == "view":
             cost.append(0)
         else:
-            cost.append(equation_cost(e, [x for x in (*e.inputs, *e.outputs) if root.get(x, x) in stored]))
+            atoms = [x for x in (*e.inputs, *e.outputs) if type(x) is Var]
+            cost.append(equation_cost(e, [x for x in atoms if root.get(x, x) in stored]))
     return Graph(early, needed, free, cost, size, root)
 
 
@@ -167,8 +168,8 @@ def rewritten(flat: Program, middle: int, graph: Graph, choice: Choice) -> Progr
     done: set[int] = set()
     for e in rest:
         for x in e.inputs:
-            i = graph.maker.get(x) if type(x) is Var else None
-            if i is not None and (s := segment[i]) in touched and s not in done:
+            s = segment[graph.maker[x]] if type(x) is Var and x in graph.maker else None
+            if s in touched and s not in done:
                 done.add(s)
                 _run_again(graph, groups[s], [v for v in graph.needed if segment[graph.maker[v]] == s], eqns, env)
         inputs = [env.get(x, x) if type(x) is Var else x for x in e.inputs]

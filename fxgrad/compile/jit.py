@@ -24,7 +24,6 @@ from fxgrad.compile.trees import TreeCode, depth
 from fxgrad.config import config, jit_disabled
 from fxgrad.ir.program import Program, dce
 from fxgrad.primitives import call
-from fxgrad.primitives.base import bind
 from fxgrad.runtime.collector import without_full_collections
 from fxgrad.runtime.stale import glance, peep, reachable
 from fxgrad.structure import LEAF_TYPES, Structure
@@ -225,7 +224,7 @@ class Jitted:
         entry, leaves, shape = self._entry(args, kwargs)
         operands = [*entry.captures, *leaves]
         if current_trace() is not None:
-            outs = bind(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
+            outs = call.applied(call.jit_call, operands, {"program": entry.program, "name": entry.program.name})
         elif jit_disabled():
             outs = inline(entry.program, operands)
         else:

@@ -23,6 +23,7 @@ __all__ = ["Memory", "Place", "plan_memory"]
 
 ALIGNMENT = 64
 _HEADER, _NDIM = 6, 3  # of the plan of a map kernel: words before the sizes, and which of them is their number
+_PAST = 2  # of an operand's record: whether stores to it bypass the caches
 
 
 class Place(NamedTuple):
@@ -130,6 +131,7 @@ def _join(
                 continue
             if old is not chains[w] and fits(old, w) and _same_walk(launch, v, w):
                 _append(old, w, chains)
+                _record(launch, w)[_PAST] = 0  # its lines are in cache: they have just been read
                 break
 
 
@@ -163,12 +165,21 @@ def _same_walk(launch: Launch, v: Var, w: Var) -> bool:
     """Whether a map kernel, whenever it reads v, reads it where it writes w."""
     if v.aval.nbytes != w.aval.nbytes or v.aval.dtype.itemsize != w.aval.dtype.itemsize:
         return False
-    operands = [*launch.reads, *launch.writes]
-    ndim = int(launch.plan[_NDIM])
-    start, width = _HEADER + ndim, ndim + 3
-    records = launch.plan[start : start + width * len(operands)].reshape(-1, width)
-    written = records[len(launch.reads) + launch.writes.index(w)]
+    written = _record(launch, w).copy()
+    written[_PAST] = 0
+    records = _records(launch)
     return all(bool(np.array_equal(r, written)) for x, r in zip(launch.reads, records, strict=False) if x is v)
+
+
+def _records(launch: Launch) -> np.ndarray:
+    """Offset, strides and the flag for stores past the caches, a row for each operand; a view of the plan."""
+    ndim = int(launch.plan[_NDIM])
+    start, width, count = _HEADER + ndim, ndim + 3, len(launch.reads) + len(launch.writes)
+    return launch.plan[start : start + width * count].reshape(-1, width)
+
+
+def _record(launch: Launch, w: Var) -> np.ndarray:
+    return _records(launch)[len(launch.reads) + launch.writes.index(w)]
 
 
 # ---- places ----------------------------------------------------------------------------------------------------------------

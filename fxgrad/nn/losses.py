@@ -256,7 +256,8 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: in
         >>> fx.nn.softmax_cross_entropy_with_integer_labels(np.array([[0.0, 0.0], [0.0, 9.0]]), np.array([0, 1])).round(4)
         array([6.931e-01, 1.000e-04])
     """
-    return nll_loss(log_softmax(as_float(tensor(logits)), axis), labels, axis)
+    name = "softmax_cross_entropy_with_integer_labels"
+    return fnp.negative(_at_labels(name, log_softmax(as_float(tensor(logits)), axis), labels, axis))
 
 
 def nll_loss(log_probs: Any, labels: Any, axis: int = -1) -> Any:

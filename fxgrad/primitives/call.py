@@ -13,9 +13,10 @@ from fxgrad import errors
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Aval, Var
 from fxgrad.primitives.base import Doc, Linear, Primitive, batch_together, instantiate, is_float, register, type_error
-from fxgrad.trace.tracing import inline
+from fxgrad.trace.tracing import bind, inline
 from fxgrad.transforms.jvp import jvp
-from fxgrad.transforms.linearize import Saveable, Split, split
+from fxgrad.transforms.linearize import Split, split
+from fxgrad.transforms.saving import Keeping, Saveable, opened, within_bytes
 from fxgrad.transforms.transpose import transpose
 from fxgrad.transforms.vmap import vmap
 
@@ -48,19 +49,27 @@ def _prune_call(eqn: Eqn, used: list[bool]) -> Eqn:
     )
 
 
-def _call(name: str, doc: Doc, saveable_of: Callable[[dict[str, Any]], Saveable | None]) -> Primitive:
+def applied(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """A call on operands; a result that is one of them is handed on, so that its cotangents arrive in the order of its uses."""
+    program: Program = params["program"]
+    outs = bind(prim, operands, params)
+    place = {v: i for i, v in enumerate(program.inputs)}
+    return [operands[place[o]] if type(o) is Var and o in place else x for o, x in zip(program.outputs, outs, strict=True)]
+
+
+def _call(name: str, doc: Doc, keeping_of: Callable[[dict[str, Any]], Keeping | None]) -> Primitive:
     def jvp_rule(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, **params: Any) -> tuple[list, list]:
         forward, out_nonzero = jvp(program, [t is not None for t in tangents])
-        outs = _list(prim(*primals, *(t for t in tangents if t is not None), program=forward, **params))
+        outs = applied(prim, [*primals, *(t for t in tangents if t is not None)], {**params, "program": forward})
         n = len(program.outputs)
         moved = iter(outs[n:])
         return outs[:n], [next(moved) if nz else None for nz in out_nonzero]
 
     def split_rule(eqn: Eqn, unknown: list[bool]) -> tuple[list[Eqn], Eqn, list[Var]]:
         params = eqn.params
-        halves: Split = params["program"].memoize(
-            ("split", tuple(unknown), params.get("policy")), lambda: split(params["program"], unknown, saveable_of(params))
-        )
+        policy = params.get("policy")
+        program = opened(params["program"]) if policy and policy[0] == "budget" else params["program"]
+        halves: Split = program.memoize(("split", tuple(unknown), policy), lambda: split(program, unknown, keeping_of(params)))
         known_inputs = [a for a, u in zip(eqn.inputs, unknown, strict=True) if not u]
         late_inputs = [a for a, u in zip(eqn.inputs, unknown, strict=True) if u]
         outputs = [v for v, late in zip(eqn.outputs, halves.unknown_out, strict=True) if not late]
@@ -72,13 +81,21 @@ def _call(name: str, doc: Doc, saveable_of: Callable[[dict[str, Any]], Saveable 
         later = Eqn(prim, residuals + late_inputs, {**params, **late, "program": halves.later}, late_outputs, eqn.source)
         return [known] if outputs else [], later, late_outputs
 
-    def transpose_rule(cts: Sequence[Any], inputs: Sequence[Any], *, program: Program, **params: Any) -> list:
+    def transpose_onto(
+        cts: Sequence[Any], inputs: Sequence[Any], before: Sequence[Any], *, program: Program, **params: Any
+    ) -> list:
+        """Contributions are added to what the inputs have received before, one by one: in the order of the function inlined."""
         linear = [isinstance(x, Linear) for x in inputs]
-        backward, in_nonzero = transpose(program, linear, [g is not None for g in cts])
+        nonzero = [g is not None for g in cts]
+        reached = transpose(program, linear, nonzero)[1]
+        earlier = [g for g, is_linear in zip(before, linear, strict=True) if is_linear]
+        begun = [r and g is not None for r, g in zip(reached, earlier, strict=True)]
+        backward, _ = transpose(program, linear, nonzero, begun)
         fixed = [x for x in inputs if not isinstance(x, Linear)]
-        found = iter(_list(prim(*fixed, *(g for g in cts if g is not None), program=backward, **params)))
-        arrived = iter([next(found) if nz else None for nz in in_nonzero])
-        return [next(arrived) if is_linear else None for is_linear in linear]
+        started = [g for g, b in zip(earlier, begun, strict=True) if b]
+        found = iter(_list(prim(*fixed, *started, *(g for g in cts if g is not None), program=backward, **params)))
+        totals = iter([next(found) if r else g for r, g in zip(reached, earlier, strict=True)])
+        return [next(totals) if is_linear else None for is_linear in linear]
 
     def batch_rule(
         size: int, args: Sequence[Any], batched: Sequence[bool], *, program: Program, **params: Any
@@ -92,7 +109,7 @@ def _call(name: str, doc: Doc, saveable_of: Callable[[dict[str, Any]], Saveable 
         _call_typ,
         doc,
         jvp=jvp_rule,
-        transpose=transpose_rule,
+        transpose_onto=transpose_onto,
         batch=batch_rule,
         split=split_rule,
         prune=_prune_call,
@@ -105,20 +122,24 @@ def _list(outs: Any) -> list:
 
 
 jit_call = _call(
-    "jit_call", Doc("a compiled function applied to its operands", "the compiled transpose"), saveable_of=lambda params: None
+    "jit_call",
+    Doc("a compiled function applied to its operands", "the compiled transpose", "linear"),
+    keeping_of=lambda params: None,
 )
 
 
-def _policy_of(params: dict[str, Any]) -> Saveable:
-    """policy: ("nothing",), ("everything",), ("dots",) or ("names", *names)."""
-    kind, *names = params["policy"]
-    if kind == "everything":
-        return lambda eqn: True
-    if kind == "dots":
-        return lambda eqn: eqn.prim.name in ("dot", "conv")
-    if kind == "names":
-        return lambda eqn: eqn.prim.name == "name" and eqn.params["name"] in names
-    return lambda eqn: False
+def _keeping_of(params: dict[str, Any]) -> Keeping:
+    """policy: ("nothing",), ("everything",), ("dots",), ("names", *names) or ("budget", bytes)."""
+    kind, *rest = params["policy"]
+    if kind == "budget":
+        return within_bytes(rest[0])
+    tests: dict[str, Saveable] = {
+        "nothing": lambda eqn: False,
+        "everything": lambda eqn: True,
+        "dots": lambda eqn: eqn.prim.name in ("dot", "conv"),
+        "names": lambda eqn: eqn.prim.name == "name" and eqn.params["name"] in rest,
+    }
+    return lambda eqns, needed: tests[kind]
 
 
 checkpoint = _call(
@@ -128,7 +149,7 @@ checkpoint = _call(
         "replay, then the transpose",
         "Griewank, Walther (2000)",
     ),
-    saveable_of=_policy_of,
+    keeping_of=_keeping_of,
 )
 
 # ---- custom derivatives --------------------------------------------------------------------------------------------------

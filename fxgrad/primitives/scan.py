@@ -286,7 +286,7 @@ class BodyPlan:
         self.unknown = (c, s, x)
         self.carry_unknown = s
         late = [*s, *[False] * (len(body.outputs) - carry)]
-        self.halves = split(body, [*c, *s, *x], worth_keeping, late)
+        self.halves = split(body, [*c, *s, *x], lambda eqns, needed: worth_keeping, late)
         self.ys_late = list(self.halves.unknown_out[carry:])
         known = self.halves.known
         fixed, state, _ = cut(known.inputs, len(c) - sum(c), carry - sum(s))

@@ -13,8 +13,8 @@ from fxgrad.testing.diagnosis import Finding, GradientError, diagnose, inconclus
 from fxgrad.testing.differences import Estimate
 from fxgrad.testing.given import pull_of_grad, pull_of_vjp, push_of_jvp
 from fxgrad.testing.libraries import library_of
-from fxgrad.testing.reference import DOUBLE, INFORMATIVE, Direction, Reference
-from fxgrad.testing.subject import ShapeError, Subject, subject_of
+from fxgrad.testing.reference import INFORMATIVE, Direction, Reference
+from fxgrad.testing.subject import DOUBLE, ShapeError, Subject, subject_of
 
 __all__ = ["Check", "check_grads", "check_jvp", "check_vjp"]
 
@@ -290,7 +290,8 @@ def _fixed(subject: Subject, mode: str, rng: np.random.Generator) -> np.ndarray:
 # ---- what users call ---------------------------------------------------------------------------------------------------------
 
 
-def _prepared(f: Callable[..., Any], args: Sequence[Any], library: str | None, settings: Settings) -> tuple[Subject, Check]:
+def prepared(f: Callable[..., Any], args: Sequence[Any], library: str | None, settings: Settings) -> tuple[Subject, Check]:
+    """The subject of a function and arguments that a user passed."""
     if not isinstance(args, (tuple, list)):
         raise errors.FxTypeError(
             f"the arguments to check gradients at are a {type(args).__name__}, not a tuple",
@@ -367,7 +368,7 @@ def check_grads(
             fix='Pass order=1 or more, and modes=("fwd", "rev") or one of them.',
         )
     settings = Settings(eps, atol, rtol, evaluations, seed)
-    subject, check = _prepared(f, args, library, settings)
+    subject, check = prepared(f, args, library, settings)
     if grad is not None:
         if subject.out_size != 1:
             raise errors.FxValueError(
@@ -411,7 +412,7 @@ def check_vjp(
     """
     __tracebackhide__ = True
     settings = Settings(eps, atol, rtol, evaluations, seed)
-    subject, check = _prepared(f, args, library, settings)
+    subject, check = prepared(f, args, library, settings)
     subject.user_pull = pull_of_vjp(subject, f, args, f_vjp)
     _check_order(subject, (), ("rev",), settings, check)
     return check
@@ -446,7 +447,7 @@ def check_jvp(
     """
     __tracebackhide__ = True
     settings = Settings(eps, atol, rtol, evaluations, seed)
-    subject, check = _prepared(f, args, library, settings)
+    subject, check = prepared(f, args, library, settings)
     subject.user_push = push_of_jvp(subject, f_jvp)
     _check_order(subject, (), ("fwd",), settings, check)
     return check

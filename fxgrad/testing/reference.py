@@ -9,11 +9,10 @@ import numpy as np
 
 from fxgrad.testing import differences
 from fxgrad.testing.differences import Estimate
-from fxgrad.testing.subject import Subject
+from fxgrad.testing.subject import DOUBLE, Subject
 
-__all__ = ["DOUBLE", "INFORMATIVE", "Direction", "Reference"]
+__all__ = ["INFORMATIVE", "Direction", "Reference"]
 
-DOUBLE = 2.0**-52
 INFORMATIVE = 1e-3  # an error bar says something if it is smaller than this part of what f varies along the direction
 _SAMPLES = 2  # points one ulp away at which f is evaluated to see its rounding errors
 

@@ -5,16 +5,15 @@ The first half is the primal program, which also answers the residuals; the seco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Var
 from fxgrad.transforms.jvp import jvp
+from fxgrad.transforms.saving import Keeping, saving
 
 __all__ = ["Split", "linearize", "split"]
-
-Saveable = Callable[[Eqn], bool]
 
 
 @dataclass(frozen=True)
@@ -45,14 +44,12 @@ def linearize(program: Program, nonzero: Sequence[bool]) -> Split:
     return program.memoize(("linearize", nonzero), make)
 
 
-def split(
-    program: Program, unknown: Sequence[bool], saveable: Saveable | None = None, late: Sequence[bool] | None = None
-) -> Split:
+def split(program: Program, unknown: Sequence[bool], keeping: Keeping | None = None, late: Sequence[bool] | None = None) -> Split:
     """Partial evaluation: equations that need no unknown input go to the first half.
 
     Outputs marked `late` come from the second half even if they are known (a loop hands them on there).
 
-    With `saveable`, only results of equations it accepts (and inputs) may pass as residuals; the second half computes the others
+    With `keeping`, only results of equations it accepts (and inputs) may pass as residuals; the second half computes the others
     again. That is the whole of checkpointing.
     """
     later_vars: set[Var] = {v for v, u in zip(program.inputs, unknown, strict=True) if u}
@@ -70,12 +67,16 @@ def split(
         else:
             later_eqns.append(eqn)
             later_vars.update(eqn.outputs)
-    if saveable is not None:  # what may not be kept stands again in the second half; dce drops what nothing there reads
-        later_eqns = [e for e in known_eqns if not saveable(e)] + later_eqns
     late = late or [False] * len(program.outputs)
     late_out = tuple(asked or (type(o) is Var and o in later_vars) for o, asked in zip(program.outputs, late, strict=True))
     later_inputs = [v for v, u in zip(program.inputs, unknown, strict=True) if u]
     later_outputs = [o for o, u in zip(program.outputs, late_out, strict=True) if u]
+    early = {v for e in known_eqns for v in e.outputs}
+    if keeping is not None:  # what may not be kept stands again in the second half; dce drops what nothing there reads
+        later_eqns = dce(Program(later_inputs, later_eqns, later_outputs)).eqns
+        saveable = keeping(known_eqns, [v for v in _free_vars(later_eqns, later_outputs, later_inputs) if v in early])
+        known_eqns, again, _ = saving(known_eqns, saveable)
+        later_eqns = again + later_eqns
     later_eqns = dce(Program(later_inputs, later_eqns, later_outputs)).eqns
     needed = _free_vars(later_eqns, later_outputs, later_inputs)
     known_inputs = [v for v, u in zip(program.inputs, unknown, strict=True) if not u]
@@ -88,10 +89,8 @@ def split(
             known_outputs.append(v)
     known = dce(Program(known_inputs, known_eqns, known_outputs, (), program.name))
     later = Program(list(needed) + later_inputs, later_eqns, later_outputs, (), program.name)
-    again = saveable is not None and not {v for e in known_eqns for v in e.outputs}.isdisjoint(
-        v for e in later_eqns for v in e.outputs
-    )
-    return Split(known, later, tuple(place[v] for v in needed), late_out, again)
+    replays = keeping is not None and any(v in early for e in later_eqns for v in e.outputs)
+    return Split(known, later, tuple(place[v] for v in needed), late_out, replays)
 
 
 def _free_vars(eqns: Sequence[Eqn], outputs: Sequence[Atom], bound: Sequence[Var]) -> list[Var]:

@@ -28,7 +28,7 @@ _LENGTHS = 24  # of segments, each 1 / sqrt(2) of the one before
 
 
 class _Way(NamedTuple):
-    """One way to treat a segment: which equations are run again (by position), bytes kept, work, bytes that come again at once."""
+    """One way to treat a segment: equations that are run again (by position), bytes kept, work, bytes that come again at once."""
 
     again: tuple[int, ...]
     kept: int
@@ -106,7 +106,8 @@ class Graph:
 
     def _division(self, length: float, crossing: np.ndarray, made: np.ndarray) -> tuple[int, ...]:
         """Segments with about so many needed bytes each, cut where little crosses."""
-        total, ends, first = np.cumsum(made), [], 0
+        total, first = np.cumsum(made), 0
+        ends: list[int] = []
         while True:
             start = int(total[first - 1]) if first else 0
             low, high = (int(np.searchsorted(total, start + part * length)) for part in (0.5, 1.0))
@@ -171,7 +172,7 @@ class Graph:
             return found[price]
 
         def between(low: int, high: int) -> None:
-            if high - low > 1 and at(low) != at(high):
+            if at(low) != at(high) and high - low > 1:
                 middle = (low + high) // 2
                 between(low, middle)
                 between(middle, high)
@@ -186,11 +187,9 @@ class Graph:
         def node(x: Any) -> int:
             return nodes.setdefault(x, len(nodes) + 2)
 
-        edges: list[tuple[int, int, int]] = []
+        edges = [(0, node(v), _NEVER) for v in needed]
         stack = list(needed)
         seen: set[Any] = set(stack)
-        for v in needed:
-            edges.append((0, node(v), _NEVER))
         while stack:
             v = stack.pop()
             i = self.maker[v]

@@ -84,6 +84,7 @@ def backward_pass(
         if all([g is None for g in arrived]):
             continue
         walk.at(eqn)
+        eqn = _without_twins(eqn, linear_vars)
         args = [Linear(a.aval) if type(a) is Var and a in linear_vars else walk.read(a) for a in eqn.inputs]
         if eqn.prim.transpose_onto is None:
             found = eqn.prim.transpose(arrived, args, **eqn.params)
@@ -93,3 +94,26 @@ def backward_pass(
         for a, g in zip(eqn.inputs, found, strict=True):
             accumulate(a, g)
     return [cotangents.get(v) for v, is_linear in zip(program.inputs, linear, strict=True) if is_linear]
+
+
+def _without_twins(eqn: Eqn, linear_vars: set[Var]) -> Eqn:
+    """A call that takes no linear value twice: its cotangent is one sum, not one for each place."""
+    program = eqn.params.get("program")
+    if eqn.prim.kind != "call" or program is None or eqn.prim.transpose_onto is None:
+        return eqn
+    first: dict[Var, int] = {}
+    twins = {}
+    for i, a in enumerate(eqn.inputs):
+        if type(a) is Var and a in linear_vars and first.setdefault(a, i) != i:
+            twins[i] = first[a]
+    if not twins:
+        return eqn
+
+    def make() -> Program:
+        one = {program.inputs[i]: program.inputs[j] for i, j in twins.items()}
+        eqns = [Eqn(e.prim, [one.get(a, a) for a in e.inputs], e.params, e.outputs, e.source) for e in program.eqns]
+        inputs = [v for i, v in enumerate(program.inputs) if i not in twins]
+        return Program(inputs, eqns, [one.get(o, o) for o in program.outputs], (), program.name)
+
+    params = {**eqn.params, "program": program.memoize(("without_twins", tuple(twins.items())), make)}
+    return Eqn(eqn.prim, [a for i, a in enumerate(eqn.inputs) if i not in twins], params, eqn.outputs, eqn.source)
