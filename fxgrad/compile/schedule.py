@@ -100,18 +100,29 @@ def _ordered(a: Analysis, tasks: list[Task], waits: dict[int, set[int]]) -> list
     return out
 
 
-def finished_early(steps: Sequence[Step], results: set[Var], inputs: Sequence[Var], given: set[Var]) -> list[Step]:
+def finished_early(
+    steps: Sequence[Step], results: set[Var], inputs: Sequence[Var], given: set[Var], pieces: set[Var]
+) -> list[Step]:
     """The steps, with those that only make results moved to where they can first run: they need no work space, and end some.
 
     So an optimizer updates a parameter as soon as its gradient is there, which then need not wait for all others. A step that
     reads a `given` input runs after all else that does: its result can take that one's memory. What such steps need besides, and
-    is small and known from the inputs (a learning rate), comes first.
+    is small and known from the inputs (a learning rate), comes first. Whoever has to do with values that several steps write,
+    in `pieces`, stays where it is.
     """
+
+    def movable(s: Step) -> bool:
+        fixed = s.in_place or s.scratch or s.checked or any(launch.over for launch in s.launches)
+        return s.kind == "kernel" and not fixed and pieces.isdisjoint([*s.reads, *s.writes])
+
+    def only_finishes(s: Step) -> bool:
+        return movable(s) and bool(s.writes) and results.issuperset(s.writes) and not set(inputs).issuperset(s.reads)
+
     made = {v: i for i, s in enumerate(steps) for v in s.writes}
-    ending = [_only_finishes(s, results, inputs) for s in steps]
+    ending = [only_finishes(s) for s in steps]
     known, ahead = set(inputs), [False] * len(steps)
     for i, s in enumerate(steps):
-        ahead[i] = s.kind == "kernel" and _movable(s) and s.bytes_written <= SMALL and known.issuperset(s.reads)
+        ahead[i] = movable(s) and s.bytes_written <= SMALL and known.issuperset(s.reads)
         known.update(s.writes if ahead[i] else ())
     wanted: set[Var] = set()
     for i in reversed(range(len(steps))):
@@ -123,11 +134,3 @@ def finished_early(steps: Sequence[Step], results: set[Var], inputs: Sequence[Va
         if ending[i] and not ahead[i]:
             place[i] = min(i, max(max(place[made[v]] if v in made else -1, last.get(v, -1)) for v in s.reads))
     return [steps[i] for i in sorted(range(len(steps)), key=lambda i: (place[i], ending[i], i))]
-
-
-def _only_finishes(step: Step, results: set[Var], inputs: Sequence[Var]) -> bool:
-    return step.kind == "kernel" and _movable(step) and results.issuperset(step.writes) and not set(inputs).issuperset(step.reads)
-
-
-def _movable(step: Step) -> bool:
-    return not (step.in_place or step.scratch or step.checked or any(launch.over for launch in step.launches))
