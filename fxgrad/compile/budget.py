@@ -50,9 +50,8 @@ def within_budget(plan: Plan, budget: int, planner: Planner) -> Plan:
         if least <= budget:
             return plan
         search = _Search(plan, planner)
-        found = search.cheapest(budget)
-        if found is not None:
-            return found
+        if _peak(search.planned(search.graph.least()[0])) <= budget or _peak(search.lowest()) <= budget:
+            return search.cheapest(budget) or search.lowest()
         plan = search.lowest()  # from here on, what is computed again may itself be computed again
         if _peak(plan) > (1 - _CLOSE) * least:
             break
