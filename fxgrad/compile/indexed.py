@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.analysis import Analysis
+from fxgrad.compile.fuse import Task
 from fxgrad.compile.gathers import known_position
 from fxgrad.compile.kernelize import Launch, Values, coded, flops_of, operands_of
 from fxgrad.compile.layout import Place, collapse, contiguous, grain, map_plan

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.analysis import Analysis
+from fxgrad.compile.fuse import Task
 from fxgrad.compile.gathers import gather_in_rows, gather_views
 from fxgrad.compile.layout import (
     Layout,
