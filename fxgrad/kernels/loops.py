@@ -1,4 +1,4 @@
-"""Loop nests around kernel bodies: the shared pieces, and map kernels.
+"""Loop nests around kernel bodies: the pieces that the forms of kernels share.
 
 A kernel is a function `kernel(pointers, plan, lo, hi)`: the operands' data pointers, an int64 array that holds everything about
 sizes, and the range of the outermost dimension to work on (rows, or columns when there is one row), so that work can be split.
@@ -14,7 +14,6 @@ Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from llvmlite import ir
 
 from fxgrad.ir.types import Lit, short_name
 from fxgrad.kernels import language
-from fxgrad.kernels.spec import Kernel, Op, Operand, Ref, Scalar
+from fxgrad.kernels.spec import Op, Operand, Ref, Scalar
 from fxgrad.kernels.vector import Divisor, Vec, constant, llvm_type
 
 __all__ = ["KERNEL_TYPE", "emit_kernel"]
@@ -36,7 +35,6 @@ MAX_NDIM = 64
 _HEADER = 6
 _LIKELY = [1000, 1]
 _COPIES = 3  # of a long body in one kernel
-_SHORT = 8  # operations of a body that has a loop for whole vectors
 _DIVISIONS = ("div", "lin_div")
 
 
@@ -514,55 +512,6 @@ def pick(lanes: Lanes, values: Sequence[Vec], refs: Sequence[Ref]) -> list[Vec]:
     return [lanes.value(r, values) for r in refs]
 
 
-def _streams(b: ir.IRBuilder, pointer: ir.Value, wanted: ir.Value) -> ir.Value:
-    """Whether a row of an output goes past the caches: the plan wants it, and it is aligned for it."""
-    return b.and_(wanted, b.icmp_unsigned("==", b.and_(b.ptrtoint(pointer, I64), i64(15)), i64(0)))
-
-
-def _is_short(kernel: Kernel) -> bool:
-    """Whether a body takes less time than asking, for each vector, if it is whole: a second loop is worth its code."""
-    plain = all(o.mode in ("unit", "splat") for o in kernel.inputs) and all(o.mode == "unit" for o in kernel.outputs)
-    return plain and not kernel.checks and len(kernel.ops) <= _SHORT and all(op.prim.cheap for op in kernel.ops)
-
-
-def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
-    """Row by row: vectors of the operands, the operations, vectors of the results.
-
-    Short bodies have a loop of their own for the whole vectors of a row that stay in the caches.
-    """
-    operands, n_in = kernel.operands, len(kernel.inputs)
-    nest = Nest(b, fn, len(operands), kernel.scalars)
-    lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
-    status = gather.status_of(b, fn.args[0], i64(len(operands))) if kernel.checks else None
-    lo, hi = nest.split_columns()
-    past = [b.icmp_signed("!=", s, i64(0)) for s in nest.plan.loop_strides[n_in:]]
-    streaming = functools.reduce(b.or_, past)
-    rest = lo
-    if _is_short(kernel):
-        rest = b.select(streaming, lo, b.add(lo, b.and_(b.sub(hi, lo), i64(-lanes.lanes))))
-    pointers = nest.begin()
-    strides = nest.plan.vector_strides
-    reads = Row(lanes, kernel.inputs, pointers[:n_in], strides[:n_in])
-    writes = Row(lanes, kernel.outputs, pointers[n_in:], strides[n_in:])
-    if _is_short(kernel):
-        loop = Loop(b, lo, rest, lanes.lanes)
-        values = reads.load_whole(loop.i)
-        emit_ops(lanes, kernel.ops, values)
-        writes.store_whole(pick(lanes, values, kernel.results), loop.i)
-        loop.end()
-    with b.if_then(b.icmp_signed("<", rest, hi)):
-        streams = [_streams(b, p, wanted) for p, wanted in zip(pointers[n_in:], past, strict=True)]
-        loop = Loop(b, rest, hi, lanes.lanes)
-        values, full, mask = reads.load(loop.i, hi)
-        emit_ops(lanes, kernel.ops, values, None if status is None else (mask, status))
-        writes.store(pick(lanes, values, kernel.results), loop.i, full, mask, streams)
-        loop.end()
-    nest.end()
-    with b.if_then(streaming):
-        b.fence("seq_cst")  # what went past the caches is there before anybody is told of it
-    b.ret_void()
-
-
 def kernel_function(module: ir.Module, name: str) -> ir.Function:
     """An internal function of a module with the signature of kernels."""
     fn = ir.Function(module, KERNEL_TYPE, name)
@@ -576,12 +525,12 @@ def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
     if hasattr(kernel, "emit"):
         return kernel.emit(module, name)
-    from fxgrad.kernels import cols, row, scatter
+    from fxgrad.kernels import cols, map, row, scatter
 
     fn = kernel_function(module, name)
     b = ir.IRBuilder(fn.append_basic_block("entry"))
     forms = {"row": row.emit_row, "cols": cols.emit_cols, "put": scatter.emit_scatter, "add": scatter.emit_scatter}
-    forms.get(kernel.form, emit_map)(kernel, fn, b)
+    forms.get(kernel.form, map.emit_map)(kernel, fn, b)
     return fn
 
 
