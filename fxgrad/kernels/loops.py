@@ -367,7 +367,10 @@ class Lanes:
 
 
 class Row:
-    """Operands along one row of vectors: what does not change with the position is loaded or computed once."""
+    """Operands along one row of vectors: what does not change with the position is loaded or computed once.
+
+    Indices that move others are no operands of vectors: None stands for them.
+    """
 
     def __init__(self, lanes: Lanes, operands: Sequence[Operand], pointers: Sequence[ir.Value], strides: Sequence[ir.Value]):
         self.lanes, self.operands, self.pointers, self.strides = lanes, operands, pointers, strides
@@ -380,7 +383,7 @@ class Row:
 
     def _at(self, k: int, i: ir.Value) -> ir.Value:
         b, o = self.lanes.b, self.operands[k]
-        if o.mode in ("unit", "rows"):
+        if o.mode == "unit":
             return b.gep(self.pointers[k], [i], source_etype=memory_type(o.dtype))
         return advance(b, self.pointers[k], b.mul(self.strides[k], i))
 
@@ -390,7 +393,7 @@ class Row:
         remaining = b.sub(stop, i)
         full = b.icmp_signed(">=", remaining, i64(lanes.lanes))
         unit = [k for k, o in enumerate(self.operands) if o.mode == "unit"]
-        places = {k: self._at(k, i) for k in range(len(self.operands)) if self.operands[k].mode != "splat"}
+        places = {k: self._at(k, i) for k, o in enumerate(self.operands) if o.mode not in ("splat", "index")}
         whole, part, join = (b.append_basic_block(n) for n in ("whole", "part", "join"))
         b.cbranch(full, whole, part).set_weights(_LIKELY)
         b.position_at_end(whole)
@@ -413,16 +416,22 @@ class Row:
                 loaded[k] = lanes.gather(places[k], self.offsets[k], o.dtype, mask_phi)
         out: list[Any] = []
         for k, o in enumerate(self.operands):
-            if o.mode in ("indirect", "rows"):
+            if o.mode == "indirect":
                 out.append(gather.Address(places[k], self.offsets[k], o.dtype))
+            elif o.mode == "index":
+                out.append(None)
             else:
                 out.append(self.splats[k] if o.mode == "splat" else lanes.register(loaded[k], o.dtype))
         return out, full, mask_phi
 
-    def load_whole(self, i: ir.Value) -> list[Vec]:
-        """The vectors at position i, none of which is cut off; every operand is `unit` or `splat`."""
-        lanes, loaded = self.lanes, []
+    def load_whole(self, i: ir.Value) -> list[Any]:
+        """The vectors at position i, none of which is cut off; every operand is `unit`, `splat` or `index`."""
+        lanes = self.lanes
+        loaded: list[Any] = []
         for k, (o, known) in enumerate(zip(self.operands, self.splats, strict=True)):
+            if o.mode == "index":
+                loaded.append(None)
+                continue
             loaded.append(lanes.register(lanes.load(self._at(k, i), o.dtype), o.dtype) if known is None else known)
         return loaded
 

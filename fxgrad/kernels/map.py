@@ -22,8 +22,8 @@ def _streams(b: ir.IRBuilder, pointer: ir.Value, wanted: ir.Value) -> ir.Value:
 
 def _is_short(kernel: Kernel) -> bool:
     """Whether a body takes less time than asking, for each vector, if it is whole: a second loop is worth its code."""
-    plain = all(o.mode in ("unit", "splat") for o in kernel.inputs) and all(o.mode == "unit" for o in kernel.outputs)
-    return plain and not kernel.checks and len(kernel.ops) <= _SHORT and all(op.prim.cheap for op in kernel.ops)
+    plain = all(o.mode in ("unit", "splat", "index") for o in kernel.inputs) and all(o.mode == "unit" for o in kernel.outputs)
+    return plain and len(kernel.ops) <= _SHORT and all(op.prim.cheap for op in kernel.ops)
 
 
 def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
@@ -41,7 +41,10 @@ def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     rest = lo
     if _is_short(kernel):
         rest = b.select(streaming, lo, b.add(lo, b.and_(b.sub(hi, lo), i64(-lanes.lanes))))
-    pointers = nest.begin()
+    pointers = list(nest.begin())
+    places = dict(enumerate(pointers))
+    for m in kernel.moved:
+        pointers[m.operand] = gather.emit_move(b, kernel, nest.plan, m, pointers[m.operand], places, status)
     strides = nest.plan.vector_strides
     reads = Row(lanes, kernel.inputs, pointers[:n_in], strides[:n_in])
     writes = Row(lanes, kernel.outputs, pointers[n_in:], strides[n_in:])
