@@ -221,8 +221,11 @@ class Analysis:
         computed = [self.producer.get(i) for i in indices if type(i) is Var and i.aval.shape == out.aval.shape]
         if any(p is not None and self.kinds[p] == "map" for p in computed):
             return True
+        readers = self.readers(out)
+        if len(readers) == 1 and readers[0].prim.name == "scatter" and out is readers[0].inputs[1]:
+            return scatters_rows(self, readers[0])
         goes_on = {"map": lambda e: e.outputs[0].aval.shape, "reduce": lambda e: out.aval.shape}
-        return any(goes_on[e.prim.kind](e) == out.aval.shape for e in self.readers(out) if e.prim.kind in goes_on)
+        return any(goes_on[e.prim.kind](e) == out.aval.shape for e in readers if e.prim.kind in goes_on)
 
     def readers(self, v: Var) -> list[Eqn]:
         """The equations that read a value, once for each operand that it is."""
