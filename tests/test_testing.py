@@ -6,6 +6,7 @@ import doctest
 import importlib
 import json
 import math
+import pickle
 import subprocess
 import sys
 import warnings
@@ -122,6 +123,12 @@ def custom(rule: F) -> F:
     return f
 
 
+def test_the_error_can_be_sent_to_another_process() -> None:
+    error = caught(lambda: check_grads(lambda x: np.sum(x), (W,), grad=lambda x: 2 + 0 * x))
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) and again.findings == error.findings
+
+
 def test_second_order() -> None:
     """The first derivative is right, the derivative of it is not."""
     wrong = fx.custom_jvp(lambda x: 3 * x**2)
@@ -205,8 +212,12 @@ def test_cost_is_bounded() -> None:
         calls += 1
         return np.sum(np.abs(x) ** 1.5)
 
-    check_grads(f, (np.linspace(0.1, 1, 10_000),), grad=lambda x: 1.5 * x**0.5)
+    x = np.linspace(0.1, 1, 10_000)
+    check_grads(f, (x,), grad=lambda x: 1.5 * x**0.5)
     assert calls < 200
+    calls = 0
+    error = caught(lambda: check_grads(f, (x,), grad=lambda x: 1.5 * x**0.5 + (x == x[77]), evaluations=200))
+    assert calls < 600 and error.findings[0].index == (77,)
 
 
 def test_what_is_not_differentiated_is_announced() -> None:
@@ -231,6 +242,7 @@ UNMEASURED: dict[str, tuple[F, np.ndarray, F, str]] = {
         "no derivative could be measured by argument 'x'[1]",
     ),
     "not a number": (lambda x: np.sum(x) * np.nan, np.array([1.5, 0.0]), np.ones_like, "'<lambda>' is nan at the point itself"),
+    "random": (lambda x: np.sum(x) * np.random.default_rng().normal(), np.ones(2), np.ones_like, "answer different values"),
     "raises": (lambda x: math.sqrt(np.sum(x)) * 1.0, np.array([0.0]), np.ones_like, "it raised ValueError: "),
 }
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.testing.diagnosis import Finding, GradientError, diagnose, inconclusive, locate, misshapen
+from fxgrad.testing.diagnosis import Finding, GradientError, diagnose, inconclusive, locate, misshapen, unsteady
 from fxgrad.testing.differences import Estimate
 from fxgrad.testing.given import pull_of_grad, pull_of_vjp, push_of_jvp
 from fxgrad.testing.libraries import library_of
@@ -219,7 +219,7 @@ class _Sided:
                 return c
             one = self._at_one_entry(c)
             if one is None or not any([self._agrees(one, *closer) for closer in self.reference.closer(one.direction)]):
-                return c
+                return one or c
         return None
 
     def _at_one_entry(self, c: Comparison) -> Comparison | None:
@@ -251,9 +251,12 @@ def _check_order(subject: Subject, word: tuple[str, ...], modes: Sequence[str], 
         check.notes.append(f"nothing to check of {subject.name}: {'no entries' if not subject.size else 'no results'}")
         return
     reference = Reference(subject, settings.eps, settings.seed)
+    if not reference.repeats:
+        raise GradientError(subject, [unsteady(subject, _label((*word, modes[0])))], [], reference.describe())
     measured = _directions(reference, settings, entries=not word or subject.size <= 8)
     weights = _cotangents(subject, reference.rng)
     precisions = [reference.precision] + (["native"] if reference.precision == "wide" else [])
+    sample = settings.evaluations // (2 * (COMPLEX_COST if reference.analytic else REAL_COST))
     findings: list[Finding] = []
     agree: list[str] = []
     for precision, mode in product(precisions, modes):
@@ -270,7 +273,7 @@ def _check_order(subject: Subject, word: tuple[str, ...], modes: Sequence[str], 
             continue
         wrong = side.confirmed()
         if wrong is not None:
-            findings.append(diagnose(reference, mode, precision, wrong.direction, wrong.weights, side.eps, label))
+            findings.append(diagnose(reference, mode, precision, wrong.direction, wrong.weights, side.eps, label, sample))
         elif side.open:
             findings.append(inconclusive(reference, label, side.open[0]))
         else:
