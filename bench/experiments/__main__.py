@@ -90,7 +90,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--threads", type=int, default=cores(), help="threads of every contender (default: all cores)")
     parser.add_argument("--out", type=Path, help="default docs/experiments")
-    parser.add_argument("--pages", action="store_true", help="only write the pages anew from the JSON files, measure nothing")
+    parser.add_argument("--pages", action="store_true", help="measure nothing: explanations and pages from the stored figures")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.out = args.out or (ROOT / "build" / "experiments" if args.quick else FOLDER)
@@ -105,6 +105,8 @@ def main() -> int:
     names = list(EXPERIMENTS) if "all" in args.names else list(dict.fromkeys(args.names))
     if args.pages:
         for result in pages.results(args.out):
+            result.explanation = module(result.name).explain(result)  # which has its figures from the result alone
+            result.write(args.out)
             pages.write_page(result, args.out)
         pages.write_index(args.out)
         return 0

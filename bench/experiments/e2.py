@@ -129,7 +129,7 @@ def crossing(sizes: list[int], ratios: list[float]) -> float:
 
 def ten_million(lab: Lab, result: Result) -> None:
     """One pass of each kind, timed; all of forward mode's by multiplication."""
-    figures = result.figures
+    figures, peak = result.figures, lab.constants.limits(1).peak_float32
     weights, x = layers(lab)
     n = sum(w.size for w in weights)
     directions = [w[::-1].copy() for w in weights]
@@ -151,13 +151,18 @@ def ten_million(lab: Lab, result: Result) -> None:
     figures["gradient_seconds"] = times["gradient"]
     # (n tangents that share the values) over a gradient
     figures["shared"] = (times["values"] + n * (times["tangent"] - times["values"])) / times["gradient"]
+    product = 2 * x.shape[0] * x.shape[1] ** 2
+    counts = {"values": len(weights), "tangent": 3 * len(weights) - 1, "gradient": 3 * len(weights) - 1}
+    says = {"values": "values", "tangent": "one tangent pass, with the values", "gradient": "loss and gradient"}
     rows = [
-        ["values", times["values"], 1.0],
-        ["one tangent pass, with the values", times["tangent"], times["tangent"] / times["values"]],
-        ["loss and gradient", times["gradient"], times["gradient"] / times["values"]],
+        [says[name], counts[name], t, t / times["values"], counts[name] * product / t, counts[name] * product / t / peak]
+        for name, t in times.items()
     ]
+    columns = [
+        ("", ""), ("products", ""), ("time", "s"), ("in units of the values", "x"), ("reached", "flop/s"), ("of the peak", "%"),
+    ]  # fmt: skip
     title = f"A network of {shown(n / 1e6)} million parameters, {x.shape[0]} rows, float32, one thread"
-    result.tables["passes"] = Table(title, [("", ""), ("time", "s"), ("in units of the values", "x")], rows)
+    result.tables["passes"] = Table(title, columns, rows)
 
 
 def explain(result: Result) -> list[str]:
