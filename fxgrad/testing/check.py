@@ -34,15 +34,18 @@ class Settings(NamedTuple):
 
 
 class Check:
-    """What a check that passed has looked at: `str()` is a summary of it."""
+    """What a check that passed has looked at: `str()` is a summary of it.
+
+    order: of the highest derivatives checked; modes: what was checked, in words.
+    comparisons, evaluations: numbers computed against measured ones; calls of f (and of derivatives, as functions of the point).
+    closest: the largest difference, as a part of what was allowed.
+    method: how derivatives of first order were measured; notes: what was left out.
+    """
 
     def __init__(self, name: str, library: str):
         self.name, self.library = name, library
-        self.order = 0  # of the highest derivatives checked
-        self.comparisons = 0
-        self.evaluations = 0  # of f and its derivatives, as values to be differentiated
-        self.closest = 0.0  # the largest difference, as a part of what was allowed
-        self.method = ""
+        self.order = self.comparisons = self.evaluations = 0
+        self.closest, self.method = 0.0, ""
         self.modes: list[str] = []
         self.notes: list[str] = []
 
@@ -103,15 +106,17 @@ class Rounding(NamedTuple):
 
     atol: float
     rtol: float
+    eps: float
     most: float  # of the noise of a derivative, as a part of its size: beyond that it is no rounding, but a jump
 
     @classmethod
     def of(cls, eps: float, settings: Settings) -> Rounding:
         rtol = settings.rtol if settings.rtol is not None else 4 * eps ** (2 / 3) if settings.atol is None else 0.0
-        return cls(settings.atol or 0.0, rtol, eps**0.25)
+        return cls(settings.atol or 0.0, rtol, eps, eps**0.25)
 
-    def allowed(self, bar: Any, noise: Any, scale: Any) -> Any:
-        return BARS * bar + NOISE * np.minimum(noise, self.most * scale) + self.atol + self.rtol * scale
+    def allowed(self, bar: Any, noise: Any, scale: Any, size: Any) -> Any:
+        """`scale` is that of the derivative, `size` that of f for a step of one, whose rounding a derivative of 0 may show."""
+        return 8 * self.eps * size + BARS * bar + NOISE * np.minimum(noise, self.most * scale) + self.atol + self.rtol * scale
 
 
 def _excess(computed: Any, measured: Any, allowed: Any) -> np.ndarray:
@@ -162,7 +167,7 @@ class _Sided:
                 value = part.value / unit
                 scale = largest[at[0]] if at.size == 1 else self._scale(finite[at] * v.values) / unit
                 allowed = self.rounding.allowed(
-                    part.bar / unit, np.sum(moved[at] * np.abs(v.values)) / unit, np.fmax(scale, np.abs(value))
+                    part.bar / unit, np.sum(moved[at] * np.abs(v.values)) / unit, np.fmax(scale, np.abs(value)), part.size / unit
                 )
                 self._note(v, w, computed, value, allowed, _usable(part, unit, computed), part.bar / unit)
 
@@ -180,7 +185,7 @@ class _Sided:
                 value = found.value / unit
                 size = np.nan_to_num(np.fmax(np.abs(computed), np.abs(value)), posinf=0.0)
             scale = np.repeat([np.max(size[a.start : a.stop], initial=0.0) for a in outs], sizes)
-            allowed = self.rounding.allowed(found.bar / unit, moved, scale)
+            allowed = self.rounding.allowed(found.bar / unit, moved, scale, found.size / unit)
             usable = _usable(found, unit, computed)
             worst = int(np.argmax(np.where(usable, _excess(computed, value, allowed), -1.0)))
             self._note(v, np.eye(1, subject.out_size, worst)[0], computed, value, allowed, usable, found.bar / unit)
