@@ -137,7 +137,7 @@ def predict(lab: Lab) -> list[Prediction]:
         ),
         Prediction(
             "ratio_large",
-            f"the same, bytes at their price, N = {shown(large)}",
+            f"unfused over fused, bytes at their price, N = {shown(large)}",
             by_price[large],
             "x",
             f"r = {1e-9 / r:.3g} GB/s, w = {1e-9 / w:.3g} GB/s through the caches, streamed where fxgrad streams.",
@@ -145,7 +145,7 @@ def predict(lab: Lab) -> list[Prediction]:
         ),
         Prediction(
             "ratio_middle",
-            f"the same, N = {shown(middle)}, which fits in the second-level cache",
+            f"unfused over fused, N = {shown(middle)}, which fits in the second-level cache",
             by_price[middle],
             "x",
             "The same model at the prices of that cache.",
@@ -153,7 +153,7 @@ def predict(lab: Lab) -> list[Prediction]:
         ),
         Prediction(
             "ratio_small",
-            f"the same, N = {shown(small)}",
+            f"unfused over fused, N = {shown(small)}",
             by_price[small],
             "x",
             f"A call costs {shown(c.call, 's')}, a further kernel {shown(c.kernel, 's')}.",
