@@ -225,7 +225,11 @@ def train(task: Task, args: argparse.Namespace) -> Outcome:
     print(f"{task.name}: {task.describe}, {count:,} parameters, {args.steps} steps of {task.per_step:,} {task.unit}", flush=True)
     if state["step"]:
         print(f"resumed after step {state['step']}", flush=True)
-    run(task, args, state, file)
+    try:
+        run(task, args, state, file)
+    except KeyboardInterrupt:  # what was given to the step under way is gone: the checkpoint is what there is
+        print(f"interrupted at step {state['step']}; --resume goes on from the last checkpoint", flush=True)
+        sys.exit(130)
     fx.io.save(out / "model.safetensors", state["params"])
     figures = summary(task, args, state, count)
     curves(out / "curves.png", task, state)
@@ -376,8 +380,8 @@ def beside(c: dict[str, Any]) -> str:
     """What `train_gpt.py --compare` found, in a sentence."""
     ours, theirs = c["tokens_a_second"], c["pytorch_tokens_a_second"]
     return (
-        f"The same model in PyTorch {c['pytorch']}, from the same weights on the same batches: {ours:,.0f} tokens a second here, "
-        f"{theirs:,.0f} there ({ours / theirs:.2f} times as many); losses of {c['steps']} steps at most {c['apart']:.1e} apart."
+        f"Beside the same model in PyTorch {c['pytorch']}, same weights, same batches: {ours:,.0f} tokens a second, "
+        f"there {theirs:,.0f} ({ours / theirs:.2f} times as many here); losses of {c['steps']} steps: {c['apart']:.1e} apart."
     )
 
 
@@ -385,7 +389,7 @@ def page(figures: list[dict[str, Any]]) -> str:
     """docs/examples/README.md."""
     lines = [
         "# Models trained by the examples", "",
-        "Written by `python examples/zoo.py` from what `python examples/train_NAME.py --figures docs/examples/NAME.json` left.", "",
+        "Written by `python examples/zoo.py` from `python examples/train_NAME.py --figures docs/examples/NAME.json`.", "",
         "| example | model | parameters | steps | training loss | held out | ms a step | a second |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]  # fmt: skip

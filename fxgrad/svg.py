@@ -67,11 +67,12 @@ class LogAxes:
         y: tuple[float, float],
         x_label: str,
         y_label: str,
+        x_tick: Callable[[int], str] = lambda power: f"{10.0**power:g}",
         y_tick: Callable[[int], str] = power_of_ten,
     ):
         self.left, self.right, self.top, self.bottom = 58.0, width - 14.0, 30.0, height - 46.0
         self.x_range, self.y_range = x, y
-        self.x_label, self.y_label, self.y_tick = x_label, y_label, y_tick
+        self.x_label, self.y_label, self.x_tick, self.y_tick = x_label, y_label, x_tick, y_tick
 
     def x(self, value: float) -> float:
         low, high = map(math.log10, self.x_range)
@@ -90,7 +91,7 @@ class LogAxes:
         out = []
         for power in self._powers(self.x_range, (self.right - self.left) / 40):
             x = self.x(10.0**power)
-            out += [line(x, self.top, x, self.bottom, "grid"), text(x, self.bottom + 17, f"{10.0**power:g}", "middle", "soft")]
+            out += [line(x, self.top, x, self.bottom, "grid"), text(x, self.bottom + 17, self.x_tick(power), "middle", "soft")]
         for power in self._powers(self.y_range, (self.bottom - self.top) / 16):
             y = self.y(10.0**power)
             out.append(line(self.left, y, self.right, y, "grid"))

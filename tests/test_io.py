@@ -406,7 +406,9 @@ def test_arguments_are_checked(path: Path) -> None:
 def test_header_too_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "MAX_HEADER", 1000)
     error = raised(lambda: fx.io.save(path, ["x" * 1000]), ValueError)
-    assert_four_parts(error, what="bytes in the header", line="fx.io.save", why="at most 1,000", fix="Stack")
+    assert_four_parts(error, what="as JSON", line="fx.io.save", why="at most 1,000 bytes", fix="Stack")
+    monkeypatch.setattr(layout, "MAX_CONTAINERS", 50)
+    raised(lambda: fx.io.save(path, [[]] * 50), ValueError)
 
 
 def test_library_missing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,6 +453,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {
     "no utf-8": (file_of(b'{"\xff": 1}'), "is not valid JSON"),
     "no object": (file_of(b"[]"), "no JSON object"),
     "deep": (file_of(b"[" * 200_000 + b"]" * 200_000), "nested too deep"),
+    "wide": (file_of(b'{"w":[' + b"[]," * 2_000_000 + b"0]}"), "more than 2,000,000 lists"),
     "digits": (file_of(b'{"w":{"shape":[' + b"9" * 5000 + b"]}}", bytes(8)), "is not valid JSON"),
     "nan": (file_of(b'{"w": NaN}'), "NaN is no number there"),
     "twice": (file_of(json.dumps({"w": F4, "v": F4}).replace("v", "w").encode(), bytes(8)), "the name 'w' stands twice"),
@@ -481,6 +484,7 @@ STRUCTURES: dict[str, tuple[bytes, str]] = {
     "version": (with_tree('{"version": 2, "tree": null}'), "of version 2"),
     "no version": (with_tree("[]"), "of version None"),
     "bomb": (with_tree("[" * 100_000), "nested too deep"),
+    "wide": (file_of(b'{"__metadata__":{"fxgrad":"' + b"\\u005b" * 2_000_001 + b'"}}'), "its structure has more than"),
     "deep": (with_tree('{"version":1,"tree":' + "[" * 150 + "]" * 150 + "}"), "deeper than 100"),
     "no array": (with_tree({"array": "w"}), "has the array 'w', the file has not"),
     "left over": (with_tree([1], ONE, bytes(8)), "no place for 1 arrays"),

@@ -168,10 +168,13 @@ def rewritten(flat: Program, middle: int, graph: Graph, choice: Choice) -> Progr
     done: set[int] = set()
     for e in rest:
         for x in e.inputs:
-            s = segment[graph.maker[x]] if type(x) is Var and x in graph.maker else None
-            if s in touched and s not in done:
+            if type(x) is not Var or x not in graph.maker or (s := segment[i := graph.maker[x]]) not in touched or s in done:
+                continue
+            if i in choice.again:
                 done.add(s)
                 _run_again(graph, groups[s], [v for v in graph.needed if segment[graph.maker[v]] == s], eqns, env)
+            elif x not in env:  # kept: what is computed again may wait
+                env[x] = behind([x], eqns, e.source)[0]
         inputs = [env.get(x, x) if type(x) is Var else x for x in e.inputs]
         eqns.append(Eqn(e.prim, inputs, e.params, e.outputs, e.source))
     return postponed(dce(Program(flat.inputs, eqns, flat.outputs, (), flat.name)))
@@ -188,4 +191,4 @@ def _run_again(graph: Graph, group: Sequence[int], needed: Sequence[Var], eqns: 
         outs = [Var(v.aval) for v in e.outputs]
         eqns.append(Eqn(e.prim, [local.get(x, x) if type(x) is Var else x for x in e.inputs], e.params, outs, e.source))
         local.update(zip(e.outputs, outs, strict=True))
-    env.update((v, local[v]) for v in needed)
+    env.update((v, local[v]) for v in needed if v not in env)

@@ -3,7 +3,7 @@
 Equations that a checkpoint (or a memory budget) computes again depend on values that have long been there, so nothing would keep
 them from running, or from sharing a kernel, with the first computation, and no memory would be saved. They read their operands
 through `late`, an identity that is a place in the program: what depends on it is of a later *epoch*, and kernels are made of one
-epoch each. Within an epoch an equation stands as late as its readers allow (`postponed`), if that keeps nothing else alive.
+epoch each. Within an epoch an equation stands as late as its readers allow (`postponed`), if that saves memory.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def epochs(eqns: Sequence[Eqn]) -> list[int]:
 
 
 def postponed(program: Program) -> Program:
-    """The program with what depends on a `late` moved to its first reader, if all it reads lives as long in any case.
+    """The program with what depends on a `late` moved to its first reader, if no more bytes live longer for that than it makes.
 
     So a chain that is computed again is computed link by link, while the backward pass uses it.
     """
@@ -99,7 +99,8 @@ def postponed(program: Program) -> Program:
         arrays = {root.get(a, a) for a in e.inputs if type(a) is Var}
         if found[i] and e.prim is not late and not any(v in last and last[v] == end for v in e.outputs):
             first = min([place[c] for v in e.outputs for c in readers.get(v, ())], default=i)
-            if all(last.get(a, i) >= first for a in arrays):
+            longer = sum(a.aval.nbytes for a in arrays if last.get(a, i) < first)
+            if longer <= sum(v.aval.nbytes for v in e.outputs):
                 place[i] = first
         for a in arrays:
             last[a] = max(last.get(a, 0), place[i])

@@ -17,7 +17,7 @@ from fxgrad.compile.control import Control, control_steps
 from fxgrad.compile.convolutions import conv_launches
 from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
-from fxgrad.compile.indexed import index_steps
+from fxgrad.compile.indexed import index_steps, scatter_steps
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches
 from fxgrad.compile.layout import Layout, contiguous
@@ -291,6 +291,8 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     empty = task.reduce is not None and task.reduce.inputs[0].aval.size == 0
     if empty or all(v.aval.size == 0 for v in task.stored):
         return [_identity(task, v) for v in task.stored]
+    if task.kind == "scatter":
+        return scatter_steps(a, task)
     steps = []
     made_by = _PRODUCTS[task.eqns[0].prim.name] if task.kind == "dot" else launches
     for launch in made_by(a, task):

@@ -1,11 +1,17 @@
-"""The code of convolutions channel by channel: vectors run along the channels, each lane a sum of its own."""
+"""The code of convolutions channel by channel: vectors run along the channels, each lane a sum of its own.
+
+For each block of k there is a table: for every k its share of the place in x in bytes, and of the positions in the spatial
+dimensions. A row adds its own shares; where all its positions lie inside of x nothing is tested.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from llvmlite import ir
 
-from fxgrad.kernels.conv import WINDOW_PLAN
+from fxgrad.kernels.conv import DIMS, WINDOW_PLAN
 from fxgrad.kernels.conv_emit import Fields, apart, following, within
 from fxgrad.kernels.loops import I1, I64, PTR, Lanes, Loop, i64
 from fxgrad.kernels.matmul_frame import Frame
@@ -14,72 +20,97 @@ from fxgrad.kernels.matmul_tile import at, helper_function, register_block, smal
 __all__ = ["emit_channels"]
 
 _VECTORS = 4  # sums at a time: enough to hide the latency of an fma
+_ENTRY = 8 * (1 + DIMS)  # bytes of the table for one k: (bytes, position, position, position)
+
+
+class _Index:
+    """Lines or elements of the plan as numbers: (plain, spatial positions), and what they move by."""
+
+    def __init__(self, p: Fields, lines: ir.Value):
+        b = self.b = p.b
+        sizes, taps = p.each("lines"), p.each("taps")
+        steps = zip(p.each("line_step"), p.each("tap_step"), strict=True)
+        self.steps = [b.select(lines, x, y) for x, y in steps]
+        # An element's channels are lanes; its first position takes the place of a line's plain index.
+        self.sizes = [b.select(lines, x, y) for x, y in zip(sizes, (*taps[1:], i64(1)), strict=True)]
+        self.lines, self.plain_move = lines, p["plain_move"]
+
+    def start(self, i: ir.Value) -> list[ir.Value]:
+        return apart(self.b, i, self.sizes)
+
+    def after(self, index: Sequence[ir.Value]) -> list[ir.Value]:
+        return following(self.b, index, self.sizes)
+
+    def shares(self, index: Sequence[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
+        """The bytes of the plain part, and the positions."""
+        b = self.b
+        plain = b.mul(b.select(self.lines, index[0], i64(0)), self.plain_move)
+        places = [b.select(self.lines, x, y) for x, y in zip(index[1:], index[:DIMS], strict=True)]
+        return plain, [b.mul(i, s) for i, s in zip(places, self.steps, strict=True)]
+
+
+def _table_function(module: ir.Module) -> ir.Function:
+    """table(plan, start, stop, entries, reach): the entries of one block of k; `reach` gets the largest of each position."""
+    name = "fx_channels_table"
+    if name in module.globals:
+        return module.globals[name]
+    fn, b = helper_function(module, name, [PTR, I64, I64, PTR, PTR])
+    plan, start, stop, entries, reach = fn.args
+    p = Fields(b, plan)
+    along, moves = _Index(p, b.icmp_signed("==", p["by_lines"], i64(0))), p.each("move")
+    zero = [i64(0)] * DIMS
+    loop = Loop(b, start, stop, 1, [*along.start(start), entries, *zero])
+    index, place, most = loop.carried[: DIMS + 1], loop.carried[DIMS + 1], loop.carried[DIMS + 2 :]
+    share, positions = along.shares(index)
+    for q, move in zip(positions, moves, strict=True):
+        share = b.add(share, b.mul(q, move))
+    for i, v in enumerate([share, *positions]):
+        b.store(v, at(b, place, 8 * i))
+    larger = [b.select(b.icmp_signed(">", q, m), q, m) for q, m in zip(positions, most, strict=True)]
+    loop.end([*along.after(index), at(b, place, _ENTRY), *larger])
+    for i, v in enumerate(loop.carried[DIMS + 2 :]):
+        b.store(v, at(b, reach, 8 * i))
+    b.ret_void()
+    return fn
 
 
 class _Chain:
-    """The chains over one block of k for some vectors of channels."""
+    """The chains of one row over one block of k, for some vectors of channels."""
 
-    def __init__(self, b: ir.IRBuilder, plan: ir.Value, dtype: np.dtype):
-        self.b, self.dtype, p = b, dtype, Fields(b, plan)
+    def __init__(self, b: ir.IRBuilder, p: Fields, dtype: np.dtype, masks: Sequence[ir.Value]):
+        self.b, self.dtype, self.masks = b, dtype, masks
         self.lanes = Lanes(b, register_block(dtype).lanes)
-        self.by_lines = b.icmp_signed("!=", p["by_lines"], i64(0))
-        self.line_sizes, taps = p.each("lines"), p.each("taps")
-        self.element_sizes = [*taps[1:], p["channels"]]
-        self.sizes, self.moves, self.plain_move = p.each("size"), p.each("move"), p["plain_move"]
-        pairs = zip(p.each("line_step"), p.each("tap_step"), strict=True)
-        self.k_steps = [b.select(self.by_lines, tap, line) for line, tap in pairs]
-        pairs = zip(p.each("line_step"), p.each("tap_step"), strict=True)
-        self.row_steps = [b.select(self.by_lines, line, tap) for line, tap in pairs]
-        self.lows, self.b_row, self.strong = p.each("low"), p["b_row"], p["strong"]
+        self.b_row, self.strong, self.sizes = p["b_row"], p["strong"], p.each("size")
+        self.zero = ir.Constant(self.lanes.vector_type(dtype), None)
 
-    def _index(self, i: ir.Value, line: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-        """The plain part (0 in elements, whose channels are these lanes) and the spatial parts of a line or an element."""
+    def sums(
+        self, x: ir.Value, shares: Sequence[ir.Value], y: ir.Value, table: ir.Value, count: ir.Value, checked: bool, strict: bool
+    ) -> list[ir.Value]:
+        """`checked`: positions may lie outside. `strict`: zeros of the strong operand are passed over."""
         b = self.b
-        plain, *places = apart(b, i, self.line_sizes)
-        first, second, third, _ = apart(b, i, self.element_sizes)
-        spatial = [b.select(line, x, y) for x, y in zip(places, (first, second, third), strict=True)]
-        return b.select(line, plain, i64(0)), spatial
-
-    def start(self, x: ir.Value, row: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-        """Where a row's part of the address leads, and its share of the positions."""
-        b = self.b
-        plain, places = self._index(row, self.by_lines)
-        shares = [b.sub(b.mul(i, s), low) for i, s, low in zip(places, self.row_steps, self.lows, strict=True)]
-        return at(b, x, b.mul(plain, self.plain_move)), shares
-
-    def sums(self, x: ir.Value, shares: list, y: ir.Value, k: tuple, masks: list, strict: bool) -> list[ir.Value]:
-        """The chains from k[0] to k[1]; `strict` ones pass over zeros of the strong operand."""
-        b, size = self.b, self.dtype.itemsize
-        t = self.lanes.vector_type(self.dtype)
-        zero = ir.Constant(t, None)
-        by_k = b.not_(self.by_lines)
-        plain, places = self._index(k[0], by_k)
-        sizes = [b.select(by_k, n, m) for n, m in zip(self.line_sizes, (*self.element_sizes[:2], i64(1)), strict=True)]
-        # of an element the index is (first, second, third), one part fewer than a line's
-        begin = [b.select(by_k, v, w) for v, w in zip((plain, *places), (*places, i64(0)), strict=True)]
-        loop = Loop(b, k[0], k[1], 1, [*begin, at(b, y, b.mul(k[0], self.b_row)), *[zero] * len(masks)])
-        index, right, totals = loop.carried[:4], loop.carried[4], loop.carried[5:]
-        spatial = [b.select(by_k, v, w) for v, w in zip(index[1:], index[:3], strict=True)]
-        source = at(b, x, b.mul(b.select(by_k, index[0], i64(0)), self.plain_move))
-        inside = ir.Constant(I1, 1)
-        for i, step, share, n, move in zip(spatial, self.k_steps, shares, self.sizes, self.moves, strict=True):
-            q = b.add(b.mul(i, step), share)
-            inside = b.and_(inside, within(b, q, n))
-            source = at(b, source, b.mul(q, move))
-        everywhere = self.lanes.splat(inside)
+        loop = Loop(b, i64(0), count, 1, [table, y, *[self.zero] * len(self.masks)])
+        entry, right, *totals = loop.carried
+        source = at(b, x, b.load(entry, typ=I64))
+        masks = list(self.masks)
+        if checked:
+            inside = ir.Constant(I1, 1)
+            for i, (share, n) in enumerate(zip(shares, self.sizes, strict=True)):
+                inside = b.and_(inside, within(b, b.add(b.load(at(b, entry, 8 * (i + 1)), typ=I64), share), n))
+            everywhere = self.lanes.splat(inside)
+            masks = [b.and_(m, everywhere) for m in masks]
         done = []
-        for n, (mask, total) in enumerate(zip(masks, totals, strict=True)):
-            offset = n * self.lanes.lanes * size
-            left = self.lanes.load_masked(at(b, source, offset), self.dtype, b.and_(mask, everywhere))
+        for n, (mask, mine, total) in enumerate(zip(self.masks, masks, totals, strict=True)):
+            offset = n * self.lanes.lanes * self.dtype.itemsize
+            left = self.lanes.load_masked(at(b, source, offset), self.dtype, mine)
             factor = self.lanes.load_masked(at(b, right, offset), self.dtype, mask)
             more = self._multiply_add(left, factor, total)
             if strict:
                 of_x = self.lanes.splat(b.icmp_signed("==", self.strong, i64(1)))
-                passed = b.fcmp_ordered("==", b.select(of_x, left, factor), zero)
+                passed = b.fcmp_ordered("==", b.select(of_x, left, factor), self.zero)
                 more = b.select(passed, total, more)
             done.append(more)
-        loop.end([*following(b, index, sizes), at(b, right, self.b_row), *done])
-        return loop.carried[5:]
+        loop.end([at(b, entry, _ENTRY), at(b, right, self.b_row), *done])
+        return loop.carried[2:]
 
     def _multiply_add(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         if self.dtype.kind != "f":
@@ -88,20 +119,24 @@ class _Chain:
 
 
 def _tile_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
-    """tile(plan, x, row, b, c, start, stop, channels): the sums of one block of k for one row and a few vectors of channels.
+    """tile(plan, x, q0, q1, q2, inside, b, c, table, count, channels, first): sums of a row over one block of k.
 
-    They are stored if the block is the first, else added to what is there.
+    They are stored if the block is the first, else added to what is there. `inside`: no position needs to be tested.
     """
     name = f"fx_channels_tile_{dtype.name}"
     if name in module.globals:
         return module.globals[name]
-    fn, b = helper_function(module, name, [PTR, PTR, I64, PTR, PTR, I64, I64, I64])
-    plan, x, row, y, c, start, stop, channels = fn.args
-    chain = _Chain(b, plan, dtype)
-    lanes, size = chain.lanes, dtype.itemsize
+    fn, b = helper_function(module, name, [PTR, PTR, I64, I64, I64, I1, PTR, PTR, PTR, I64, I64, I1])
+    plan, x, *shares, inside, y, c, table, count, channels, first = fn.args
+    lanes, size = Lanes(b, register_block(dtype).lanes), dtype.itemsize
     masks = [lanes.mask(b.sub(channels, i64(n * lanes.lanes))) for n in range(_VECTORS)]
-    base, shares = chain.start(x, row)
-    sums = chain.sums(base, shares, y, (start, stop), masks, False)
+    chain = _Chain(b, Fields(b, plan), dtype, masks)
+    ways = []
+    with b.if_else(inside) as branches:
+        for branch, checked in zip(branches, (False, True), strict=True):
+            with branch:
+                ways.append((chain.sums(x, shares, y, table, count, checked, False), b.block))
+    sums = _merged(b, *ways)
     if dtype.kind == "f":
         bad = [b.fcmp_unordered("uno", s, s) for s in sums]
         found = bad[0]
@@ -111,16 +146,10 @@ def _tile_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
         again = b.and_(b.icmp_signed("!=", chain.strong, i64(0)), b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0)))
         before = b.block
         with b.if_then(again, likely=False):
-            strict = chain.sums(base, shares, y, (start, stop), masks, True)
+            strict = chain.sums(x, shares, y, table, count, True, True)
             fixed = [b.select(nan, v, w) for nan, v, w in zip(bad, strict, sums, strict=True)]
             after = b.block
-        merged = []
-        for plain, other in zip(sums, fixed, strict=True):
-            merged.append(b.phi(plain.type))
-            merged[-1].add_incoming(plain, before)
-            merged[-1].add_incoming(other, after)
-        sums = merged
-    first = b.icmp_signed("==", start, i64(0))
+        sums = _merged(b, (sums, before), (fixed, after))
     for n, (total, mask) in enumerate(zip(sums, masks, strict=True)):
         place = at(b, c, n * lanes.lanes * size)
         old = lanes.load_masked(place, dtype, b.and_(mask, lanes.splat(b.not_(first))))
@@ -130,6 +159,17 @@ def _tile_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
     return fn
 
 
+def _merged(b: ir.IRBuilder, *ways: tuple[Sequence[ir.Value], ir.Block]) -> list[ir.Value]:
+    """Values that come from one block or another."""
+    out = []
+    for values in zip(*(v for v, _ in ways), strict=True):
+        phi = b.phi(values[0].type)
+        for v, (_, block) in zip(values, ways, strict=True):
+            phi.add_incoming(v, block)
+        out.append(phi)
+    return out
+
+
 class _Channels(Frame):
     """The loops: blocks of k, within them rows, within them vectors of channels."""
 
@@ -137,34 +177,58 @@ class _Channels(Frame):
 
     def emit(self) -> ir.Function:
         """The whole kernel."""
-        b, p, plan = self.b, self.p, self.fn.args[1]
-        tile, fields = _tile_function(self.fn.module, self.dtype), Fields(self.b, plan)
-        width = _VECTORS * register_block(self.dtype).lanes
-        by_lines = b.icmp_signed("!=", fields["by_lines"], i64(0))
-        lines, taps, steps, plain = fields.each("lines"), fields.each("taps"), fields.each("c_step"), fields["c_plain"]
-        sizes = [b.select(by_lines, x, y) for x, y in zip(lines, (*taps[1:], fields["channels"]), strict=True)]
-        steps = [b.select(by_lines, x, y) for x, y in zip((plain, *steps), (*steps, plain), strict=True)]
+        b, p = self.b, self.p
+        self.table = b.alloca(I64, size=i64(self.k_block * (1 + DIMS)))
+        self.reach = b.alloca(I64, size=i64(DIMS))
+        self.f = Fields(b, self.fn.args[1])
         loop, low, high = self.open_batches()
         low, high = b.mul(low, p["unit"]), b.mul(high, p["unit"])
         by_columns = b.icmp_signed("!=", p["by_columns"], i64(0))
-        top, bottom = (b.select(by_columns, x, y) for x, y in ((i64(0), low), (p["m"], smaller(b, high, p["m"]))))
-        left, right = (b.select(by_columns, y, x) for x, y in ((i64(0), low), (p["n"], smaller(b, high, p["n"]))))
+        rows = [b.select(by_columns, x, y) for x, y in ((i64(0), low), (p["m"], smaller(b, high, p["m"])))]
+        columns = [b.select(by_columns, y, x) for x, y in ((i64(0), low), (p["n"], smaller(b, high, p["n"])))]
         blocks = Loop(b, i64(0), p["k"], self.k_block)
         stop = smaller(b, p["k"], b.add(blocks.i, i64(self.k_block)))
-        rows = Loop(b, top, bottom, 1, apart(b, top, sizes))
-        target = self.z.start
-        for i, s in zip(rows.carried, steps, strict=True):
-            target = at(b, target, b.mul(i, s))
-        columns = Loop(b, left, right, width)
-        offset = b.mul(columns.i, i64(self.size))
-        places = [at(b, v, offset) for v in (self.x.start, self.y.start, target)]
-        b.call(tile, [plan, places[0], rows.i, *places[1:], blocks.i, stop, b.sub(right, columns.i)])
-        columns.end()
-        rows.end(following(b, rows.carried, sizes))
+        b.call(_table_function(self.fn.module), [self.fn.args[1], blocks.i, stop, self.table, self.reach])
+        self._rows(rows, columns, blocks.i, b.sub(stop, blocks.i))
         blocks.end()
         loop.end()
         b.ret_void()
         return self.fn
+
+    def _rows(self, rows: list[ir.Value], columns: list[ir.Value], k: ir.Value, count: ir.Value) -> None:
+        b, f = self.b, self.f
+        by_lines = b.icmp_signed("!=", f["by_lines"], i64(0))
+        across, steps, plain = _Index(f, by_lines), f.each("c_step"), f["c_plain"]
+        # the last part of an element's index are its channels, of which there is one
+        steps = [b.select(by_lines, x, y) for x, y in zip((plain, *steps), (*steps, i64(0)), strict=True)]
+        reach = [b.load(at(b, self.reach, 8 * d), typ=I64) for d in range(DIMS)]
+        right = at(b, self.y.start, b.mul(k, self.y.row))
+        loop = Loop(b, rows[0], rows[1], 1, across.start(rows[0]))
+        target, (share, places) = self.z.start, across.shares(loop.carried)
+        for i, s in zip(loop.carried, steps, strict=True):
+            target = at(b, target, b.mul(i, s))
+        inside, source, shares = ir.Constant(I1, 1), at(b, self.x.start, share), []
+        for place, most, low, size, move in (
+            zip(places, reach, f.each("low"), f.each("size"), f.each("move"), strict=True)
+        ):  # fmt: skip
+            q = b.sub(place, low)
+            shares.append(q)
+            source = at(b, source, b.mul(q, move))
+            inside = b.and_(inside, b.and_(b.icmp_signed(">=", q, i64(0)), b.icmp_signed("<", b.add(q, most), size)))
+        self._vectors(columns, source, shares, inside, right, target, count, b.icmp_signed("==", k, i64(0)))
+        loop.end(across.after(loop.carried))
+
+    def _vectors(
+        self, columns: list, source: ir.Value, shares: list, inside: ir.Value, right: ir.Value, target: ir.Value,
+        count: ir.Value, first: ir.Value,
+    ) -> None:  # fmt: skip
+        b, tile = self.b, _tile_function(self.fn.module, self.dtype)
+        loop = Loop(b, columns[0], columns[1], _VECTORS * register_block(self.dtype).lanes)
+        offset = b.mul(loop.i, i64(self.size))
+        x, y, c = (at(b, v, offset) for v in (source, right, target))
+        left = b.sub(columns[1], loop.i)
+        b.call(tile, [self.fn.args[1], x, *shares, inside, y, c, self.table, count, left, first])
+        loop.end()
 
 
 def emit_channels(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:

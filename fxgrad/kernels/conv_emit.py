@@ -100,16 +100,35 @@ def _gather_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
     right = smaller(b, right, run)
     low, high = _larger(b, b.sub(element, runs.i), i64(0)), smaller(b, b.sub(stop, runs.i), run)
     place = at(b, row, b.mul(b.sub(runs.i, element), size))
-    vectors = Loop(b, low, high, lanes.lanes)
-    below = b.not_(lanes.mask(b.sub(left, vectors.i)))
-    mask = b.and_(below, lanes.mask(b.sub(right, vectors.i)))
-    offset = b.mul(vectors.i, size)
-    b.store(lanes.load_masked(at(b, source, offset), dtype, mask), at(b, place, offset), align=dtype.itemsize)
-    vectors.end()
+    with b.if_else(b.and_(b.icmp_signed("<=", left, low), b.icmp_signed(">=", right, high))) as (all_inside, partly):
+        with all_inside:
+            _copy_run(lanes, dtype, source, place, low, high)
+        with partly:
+            vectors = Loop(b, low, high, lanes.lanes)
+            below = b.not_(lanes.mask(b.sub(left, vectors.i)))
+            mask = b.and_(below, lanes.mask(b.sub(right, vectors.i)))
+            offset = b.mul(vectors.i, size)
+            b.store(lanes.load_masked(at(b, source, offset), dtype, mask), at(b, place, offset), align=dtype.itemsize)
+            vectors.end()
     runs.end(following(b, tap, tap_sizes), b.add(runs.i, run))
     whole.end([*following(b, index, line_sizes), at(b, row, pitch)])
     b.ret_void()
     return fn
+
+
+def _copy_run(
+    lanes: Lanes, dtype: np.dtype, source: ir.Value, target: ir.Value, low: ir.Value, high: ir.Value
+) -> None:  # fmt: skip
+    """Elements low to high, up to a vector more being written."""
+    b, size = lanes.b, i64(dtype.itemsize)
+    whole = b.sub(high, i64(lanes.lanes - 1))
+    vectors = Loop(b, low, whole, lanes.lanes)
+    offset = b.mul(vectors.i, size)
+    b.store(lanes.load(at(b, source, offset), dtype), at(b, target, offset), align=dtype.itemsize)
+    vectors.end()
+    with b.if_then(b.icmp_signed("<", vectors.i, high)):
+        offset, mask = b.mul(vectors.i, size), lanes.mask(b.sub(high, vectors.i))
+        b.store(lanes.load_masked(at(b, source, offset), dtype, mask), at(b, target, offset), align=dtype.itemsize)
 
 
 def _rows_function(module: ir.Module) -> ir.Function:

@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import errors, svg
 from fxgrad.testing.check import Settings, prepared
 from fxgrad.testing.differences import Estimate
-from fxgrad.testing.reference import Direction, Reference
+from fxgrad.testing.reference import INFORMATIVE, Direction, Reference
 from fxgrad.testing.subject import Subject
 
 __all__ = ["Curve", "ErrorCurves", "gradient_error_curve"]
@@ -73,19 +73,20 @@ class ErrorCurves:
 
     def to_svg(self, file: str | Path | None = None, width: int = 640) -> str:
         """The curves as a picture, which is also written to `file` if one is named."""
-        shown = [(e, c.steps) for c in self.curves.values() for e in (c.errors, c.model)]
-        values = np.concatenate([e[np.isfinite(e) & (e > 0)] for e, _ in shown])
-        steps = np.concatenate([s for _, s in shown])
+        found = np.concatenate([c.errors for c in self.curves.values()])
+        values, steps = found[np.isfinite(found) & (found > 0)], np.concatenate([c.steps for c in self.curves.values()])
         y = svg.decades([float(max(values.min(), 1e-18)), float(values.max())], 3) if values.size else (1e-16, 1.0)
         x_range = svg.decades([float(steps.min()), float(steps.max())], 3)
-        axes = svg.LogAxes(width, 400, x_range, y, "step h, in units of the point", "relative error", lambda p: f"1e{p}")
+        axes = svg.LogAxes(
+            width, 400, x_range, y, "step h, in units of the point", "relative error", lambda p: f"1e{p}", lambda p: f"1e{p}"
+        )
         body = axes.grid()
         for number, c in enumerate(self.curves.values()):
             for e, kind in ((c.model, "model"), (c.errors, "")):
                 points = [(axes.x(h), axes.y(min(max(v, y[0]), y[1]))) for h, v in zip(c.steps, e, strict=True) if np.isfinite(v)]
                 body.append(svg.path(points, f"c{number} {kind}".strip()))
-            body.append(svg.text(axes.right - 150, axes.top + 16 + 17 * number, f"{c.dtype} (best {c.best:.0e})"))
-            body.append(svg.rect(axes.right - 166, axes.top + 6 + 17 * number, 10, 10, f"dot{number}"))
+            body.append(svg.text(axes.left + 28, axes.bottom - 30 + 17 * number, f"{c.dtype} (best {c.best:.0e})"))
+            body.append(svg.rect(axes.left + 12, axes.bottom - 40 + 17 * number, 10, 10, f"dot{number}"))
             if np.isfinite(c.optimum) and x_range[0] <= c.optimum <= x_range[1]:
                 body.append(svg.line(axes.x(c.optimum), axes.top, axes.x(c.optimum), axes.bottom, f"c{number} best"))
         title = f"Error of central differences of {self.name} against the step; dashed: h^2 f'''/6 + eps f/h and its optimum"
@@ -136,7 +137,7 @@ def gradient_error_curve(
     w = np.ones(1) if subject.out_size == 1 else reference.rng.uniform(0.5, 1.0, subject.out_size)
     measured = found.weighted(w)
     exact, against = _exact(subject, reference, v, w, measured)
-    if not np.isfinite(exact):
+    if not np.isfinite(exact) or measured.bar[0] > INFORMATIVE * measured.size[0]:
         raise errors.FxValueError(
             f"no derivative of '{subject.name}' can be measured at this point",
             why="f is not finite around it, or jumps.",

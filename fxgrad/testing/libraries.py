@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -161,7 +162,9 @@ class Torch(Library):
 
     def jvp(self, f: Flat, primals: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
         try:
-            return importlib.import_module("torch").func.jvp(lambda *xs: tuple(f(*xs)), tuple(primals), tuple(tangents))[1]
+            with warnings.catch_warnings():  # PyTorch loads its forward rules with what it has deprecated itself
+                warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)
+                return importlib.import_module("torch").func.jvp(lambda *xs: tuple(f(*xs)), tuple(primals), tuple(tangents))[1]
         except (RuntimeError, NotImplementedError) as error:
             raise errors.UnsupportedError(
                 f"PyTorch has no forward mode for this function: {str(error).splitlines()[0]}",

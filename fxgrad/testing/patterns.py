@@ -73,7 +73,7 @@ def _whole(a: np.ndarray, n: np.ndarray) -> str:
         return ""
     ratios = a[on] / n[on]
     ratio = float(np.median(ratios))
-    if ratio == 0 or not _alike(ratios, np.full(ratios.shape, ratio)):
+    if ratio == 0 or abs(ratio - 1) <= CLOSE or not _alike(ratios, np.full(ratios.shape, ratio)):
         return ""
     for factor, text in (
         (
