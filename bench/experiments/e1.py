@@ -191,7 +191,8 @@ def explain(result: Result) -> list[str]:
         ),
         (
             f"The complex step at h = 1e-12 is off by {shown(f['complex64'])}: it subtracts nothing, so nothing cancels. It "
-            "needs a function that is analytic and code that takes complex numbers."
+            "needs a function that is analytic and code that takes complex numbers. `fx.testing.gradient_error_curve` draws "
+            "the central curve of any function."
         ),
     ]
 

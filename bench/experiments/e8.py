@@ -456,15 +456,17 @@ def explain(result: Result) -> list[str]:
         ),
         (
             f"**Threads.** {result.threads} threads run the fused kernel {shown(f['speedup_threads'], 'x')} as fast as one, "
-            "since one core alone comes near what memory delivers; the ratio of unfused to fused is "
-            f"{shown(f['ratio_large_threads'], 'x')} then."
+            f"since one core alone draws {1 / f['speedup_threads']:.0%} of what memory delivers to all; the ratio of unfused "
+            f"to fused is {shown(f['ratio_large_threads'], 'x')} then."
         ),
     ]
 
 
 def _allocate_words(unfused: float) -> str:
-    if unfused >= 1:
+    if unfused > 1.03:
         return "Both gain from bypassing the caches."
+    if unfused >= 0.97:
+        return "Unfused it makes little difference: the second and third kernel write in place, which goes through the caches."
     return (
         "Unfused they *gain* from going through the caches: then the second and third kernel write over what they read, "
         "which costs no allocation and keeps the working set at four arrays, while results that bypass the caches get "
