@@ -117,7 +117,7 @@ class Report:
     def say_banner(self) -> str:
         """What a reader must know of runs that are worth little; nothing if all are sound."""
         quick = [r.name for r in self.results.values() if r.quick]
-        busy = [r.name for r in self.results.values() if (r.machine["busy"] or 0.0) > 0.1]
+        busy = [r.name for r in self.results.values() if r.busy]
         said = []
         if quick:
             said.append(f"**Test-size runs, whose figures say that the code works and nothing else: {', '.join(quick)}.**")
