@@ -115,7 +115,7 @@ def measure(lab: Lab, result: Result) -> None:
     rows, figures = [], result.figures
     for case in CASES:
         runs, size = pair(case, case.quick if lab.quick else case.shapes)
-        times = lab.times(runs, repeat=9)
+        times = lab.times(runs)
         ratio = times["both"] / times["value"] - 1
         figures[key(case.name)] = ratio
         rate = case.moved[1] * size / times["both"] if case.moved else None

@@ -268,7 +268,7 @@ def measure(lab: Lab, result: Result) -> None:
     for threads in dict.fromkeys((1, lab.threads)):
         with threads_set(threads):
             for n in SIZES[lab.quick]:
-                per[threads, n] = lab.times(contenders(lab, arguments(n)), repeat=9)
+                per[threads, n] = lab.times(contenders(lab, arguments(n)))
     names = list(dict.fromkeys(name for found in per.values() for name in found))
     for threads in dict.fromkeys((1, lab.threads)):
         rows = [
