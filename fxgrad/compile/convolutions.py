@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.conv_layout import ConvLayout, Phase
-from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.fuse import Task
 from fxgrad.compile.kernelize import Launch, copy_launch, fill_launch
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.conv_plan import plan_windows
