@@ -186,7 +186,7 @@ def verdicts(gpt: dict[str, Point], chain: dict[str, Point]) -> list[str]:
         judged(f"measured within 10 % of the plan: at most {abs(worst.grown / worst.planned - 1):.1%} off",
                abs(worst.grown / worst.planned - 1) <= 0.1),
         judged(f"square root: 1/12 of the plain work space: 1/{plain.space / root.space:.1f}", root.space * 12 <= plain.space),
-        judged(f"square root: 1.45 of the time at most: {root.seconds / plain.seconds:.2f}", root.seconds <= 1.45 * plain.seconds),
+        judged(f"square root: 1.45 of the time: {root.seconds / plain.seconds:.2f}", root.seconds <= 1.45 * plain.seconds),
         "- loss and gradients of all points have the same bits: checked",
     ]  # fmt: skip
 
