@@ -158,6 +158,8 @@ class Placement:
                 needs.update({(kind, c, 0): None} if kind in ("reduce", "scatter") else self.computed[c])
             elif kind in KERNELS:
                 why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
+            elif a.eqns[c].prim is late:
+                why = why or "it is kept for later"
             else:
                 why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
         if i in a.pieces and any(k[0] in ("reduce", "scatter") for k in needs):
