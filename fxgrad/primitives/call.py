@@ -50,11 +50,14 @@ def _prune_call(eqn: Eqn, used: list[bool]) -> Eqn:
 
 
 def applied(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """A call on operands; a result that is one of them is handed on, so that its cotangents arrive in the order of its uses."""
+    """A call on operands; a traced one that is a result is handed on, so that its cotangents arrive in the order of its uses.
+
+    The result is a handle of its own: writes to it do not show in the operand.
+    """
     program: Program = params["program"]
     outs = bind(prim, operands, params)
-    place = {v: i for i, v in enumerate(program.inputs)}
-    return [operands[place[o]] if type(o) is Var and o in place else x for o, x in zip(program.outputs, outs, strict=True)]
+    handed = {v: x for v, x in zip(program.inputs, operands, strict=True) if type(x) is Tracer}
+    return [copied(handed[o]) if type(o) is Var and o in handed else x for o, x in zip(program.outputs, outs, strict=True)]
 
 
 def _call(name: str, doc: Doc, keeping_of: Callable[[dict[str, Any]], Keeping | None]) -> Primitive:
