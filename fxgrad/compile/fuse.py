@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxgrad.compile.analysis import KERNELS, MAX_READS, Analysis
 from fxgrad.compile.gathers import gather_in_rows
+from fxgrad.compile.late import late
 from fxgrad.compile.schedule import reads_of, schedule, schedule_in_place
 from fxgrad.compile.updates import Update, chains
 from fxgrad.ir.program import Eqn, Program
