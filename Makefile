@@ -3,6 +3,7 @@
 #   make demo    gradients of a transformer block, side by side with PyTorch's    (ARGS="--bisect", ARGS="--size 2,128,256,8", ...)
 #   make test    lint, types, the documentation's site, tests                     (WORKERS=4, PYTEST_ARGS="-k softmax")
 #   make bench   what it costs, next to NumPy, JAX, PyTorch and others; writes docs/benchmarks   (ARGS="--only math", "--threads 1")
+#   make report  every benchmark and experiment, the notebooks, REPORT.md, all measured anew (under an hour; nothing else should run)
 #   make fuzz    random programs, many more than make test runs                   (FUZZ_EXAMPLES=100000)
 #   make site    the documentation as a site in build/site, readable without a network; warnings are errors
 #   make docs    write docs/ops.md and docs/numerics.md again
@@ -17,7 +18,7 @@ FUZZ_EXAMPLES ?= 20000
 PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 8
 SOURCES := fxgrad tests examples bench docs
 
-.PHONY: demo test lint types site unit bench fuzz docs accuracy format clean distclean
+.PHONY: demo test lint types site unit bench report fuzz docs accuracy format clean distclean
 .DELETE_ON_ERROR:
 # lint, types and tests one after the other also under make -j: their reports are read from top to bottom
 .NOTPARALLEL:
@@ -47,6 +48,13 @@ fuzz: .venv/.test
 
 bench: .venv/.bench
 	$(PY) -m bench $(ARGS)
+
+# What is measured again: benchmarks, experiments, the notebooks of E4, E6 and E8; then the page that quotes them.
+report: .venv/.bench .venv/.notebooks
+	$(PY) -m bench $(ARGS)
+	$(PY) -m bench.experiments all
+	$(PY) -m bench.experiments.notebooks
+	$(PY) -m bench.report_page
 
 # The pages are printed; a page that could not be made leaves the old one alone.
 docs: .venv/.test
@@ -83,3 +91,7 @@ distclean: clean
 	@echo "Installing fxgrad and what it is compared with into .venv (once)"
 	$(PY) -m pip install --quiet --editable '.[test,bench]'
 	@touch $@ .venv/.test
+
+.venv/.notebooks: pyproject.toml | .venv/bin/python
+	$(PY) -m pip install --quiet --editable '.[test,bench,notebooks]'
+	@touch $@ .venv/.bench .venv/.test

@@ -160,6 +160,8 @@ def compare(args: zoo.argparse.Namespace) -> int:
     rates = [setup.per_step / np.median([s for _, s in steps[1:] or steps]) for steps in (ours, theirs)]
     print(f"\ntokens a second: {rates[0]:,.0f} here, {rates[1]:,.0f} in PyTorch, {rates[0] / rates[1]:.2f} times as many")
     print(f"losses are at most {worst:.1e} apart, relatively: {'PASS' if worst < APART else 'FAIL'} (limit {APART:g})")
+    found = {"tokens_a_second": rates[0], "pytorch_tokens_a_second": rates[1], "apart": worst, "steps": args.steps}
+    zoo.add_figures({"compare": {**found, "pytorch": torch.__version__}}, args)
     return 0 if worst < APART else 1
 
 

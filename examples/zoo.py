@@ -3,7 +3,11 @@
 A run is a function of its settings alone: the batch of step n depends on the seed and on n, so a run that was killed (at any
 moment) and resumed from its last checkpoint ends with the same parameters, to the bit, as one that was not.
 
-`python examples/zoo.py` writes docs/examples/README.md from the figures that `--figures docs/examples/NAME.json` has left there.
+The page docs/examples/README.md is made from the figures of full-size runs:
+
+    for n in logistic_regression mlp convnet rnn gpt; do python examples/train_$n.py --figures docs/examples/$n.json; done
+    python examples/train_gpt.py --compare --figures docs/examples/gpt.json
+    python examples/zoo.py
 """
 
 from __future__ import annotations
@@ -221,7 +225,11 @@ def train(task: Task, args: argparse.Namespace) -> Outcome:
     print(f"{task.name}: {task.describe}, {count:,} parameters, {args.steps} steps of {task.per_step:,} {task.unit}", flush=True)
     if state["step"]:
         print(f"resumed after step {state['step']}", flush=True)
-    run(task, args, state, file)
+    try:
+        run(task, args, state, file)
+    except KeyboardInterrupt:  # what was given to the step under way is gone: the checkpoint is what there is
+        print(f"interrupted at step {state['step']}; --resume goes on from the last checkpoint", flush=True)
+        sys.exit(130)
     fx.io.save(out / "model.safetensors", state["params"])
     figures = summary(task, args, state, count)
     curves(out / "curves.png", task, state)
@@ -335,6 +343,14 @@ def keep_figures(figures: dict[str, Any], args: argparse.Namespace) -> None:
     print(f"figures are in {target}", flush=True)
 
 
+def add_figures(more: dict[str, Any], args: argparse.Namespace) -> None:
+    """Add to the figures that an earlier run left where `--figures` says."""
+    if args.figures is not None:
+        target = Path(args.figures)
+        before = json.loads(target.read_text()) if target.exists() else {}
+        target.write_text(json.dumps({**before, **more}, indent=1) + "\n")
+
+
 # ---- options, the page -------------------------------------------------------------------------------------------------------
 
 
@@ -360,12 +376,20 @@ def parse(
     return args
 
 
+def beside(c: dict[str, Any]) -> str:
+    """What `train_gpt.py --compare` found, in a sentence."""
+    ours, theirs = c["tokens_a_second"], c["pytorch_tokens_a_second"]
+    return (
+        f"Beside the same model in PyTorch {c['pytorch']}, same weights, same batches: {ours:,.0f} tokens a second, "
+        f"there {theirs:,.0f} ({ours / theirs:.2f} times as many here); losses of {c['steps']} steps: {c['apart']:.1e} apart."
+    )
+
+
 def page(figures: list[dict[str, Any]]) -> str:
     """docs/examples/README.md."""
     lines = [
         "# Models trained by the examples", "",
-        "Written by `python examples/zoo.py` from the figures of full-size runs, of which each was",
-        "`python examples/train_NAME.py --figures docs/examples/NAME.json`.", "",
+        "Written by `python examples/zoo.py` from `python examples/train_NAME.py --figures docs/examples/NAME.json`.", "",
         "| example | model | parameters | steps | training loss | held out | ms a step | a second |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]  # fmt: skip
@@ -379,7 +403,7 @@ def page(figures: list[dict[str, Any]]) -> str:
     lines += ["", f"Measured on: {'; '.join(machines)}."]
     for f in figures:
         lines += ["", f"## {f['example']}", "", f"![learning curves]({f['example']}.png)"]
-        lines += ["", *f["notes"]] if "notes" in f else []
+        lines += ["", beside(f["compare"])] if "compare" in f else []
         lines += ["", "A sample:", "", "```", *f["sample"].split("\n"), "```"] if "sample" in f else []
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

@@ -1,5 +1,7 @@
 """fxgrad: functional transformations (grad, vjp, jvp, vmap, checkpoint, jit) of NumPy code."""
 
+from typing import Any
+
 from fxgrad import errors, io, lax, models, nn, numpy, optim, random, scipy, tree
 from fxgrad.api.batching import vmap
 from fxgrad.api.forward import jvp, linearize
@@ -29,6 +31,15 @@ from fxgrad.runtime.caches import clear_caches
 from fxgrad.runtime.team import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "testing":  # imported when it is used
+        import fxgrad.testing
+
+        return fxgrad.testing
+    raise AttributeError(f"module 'fxgrad' has no attribute {name!r}")
+
 
 __all__ = [
     "Aval",
@@ -81,6 +92,7 @@ __all__ = [
     "set_num_threads",
     "stop_gradient",
     "switch",
+    "testing",
     "tree",
     "value_and_grad",
     "vjp",

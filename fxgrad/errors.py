@@ -38,11 +38,11 @@ Location = tuple[CodeType, int]  # code and the offset of an instruction in it: 
 
 
 def is_internal(code: CodeType) -> bool:
-    """Code of this package, NumPy or SciPy, which errors do not point at."""
+    """Code of this package (what it generates too), NumPy or SciPy, which errors do not point at."""
     found = _internal.get(code)
     if found is None:
         path = code.co_filename
-        found = _internal[code] = path.startswith((_PACKAGE, _NUMPY, _SCIPY, "<__array_function__", "<frozen"))
+        found = _internal[code] = path.startswith((_PACKAGE, _NUMPY, _SCIPY, "<fxgrad ", "<__array_function__", "<frozen"))
     return found
 
 

@@ -406,3 +406,56 @@ def test_errors() -> None:
     both = {"feature_group_count": 2, "batch_group_count": 2}
     e = raised(lambda: general(np.ones((2, 4, 8)), np.ones((2, 2, 3)), (1,), "SAME", **both), ValueError)  # both
     assert_four_parts(e, what="batch_group_count=2", line="# both", why="as in JAX", fix="at 1")
+
+
+# ---- channel by channel ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("channels", [3, 16, 70])
+def test_depthwise_convolutions_are_those_of_each_channel(dtype: Any, channels: int) -> None:
+    """Their kernel has groups for lanes: the sums are those of one group after the other."""
+    x, w = drawn((2, 19, 17, channels), (3, 2, 1, channels), dtype=dtype)
+
+    def f(x: Any, w: Any) -> Any:
+        return nn.conv(x, w, stride=2, dilation=2, padding=2, groups=w.shape[-1])
+
+    y, pullback = fx.vjp(f, x, w)
+    (g,) = drawn(y.shape, dtype=dtype, seed=1)
+    gx, gw = pullback(g)
+    each = [fx.vjp(f, x[..., i : i + 1], w[..., i : i + 1]) for i in range(channels)]
+    assert_same_bits(y, np.concatenate([e[0] for e in each], -1))
+    grads = [e[1](g[..., i : i + 1]) for i, e in enumerate(each)]
+    assert_same_bits((gx, gw), tuple(np.concatenate(part, -1) for part in zip(*grads, strict=True)))
+    jitted = fx.jit(lambda x, w, g: fx.vjp(f, x, w)[1](g))
+    assert_same_bits(jitted(x, w, g), (gx, gw))
+    assert "windows of channels" in jitted.lower(x, w, g).compile().as_text()
+
+
+@pytest.mark.usefixtures("cut_finely")
+def test_depthwise_modes(use_threads: Callable[[int], None]) -> None:
+    x, w, long = drawn((2, 30, 40), (5, 1, 40), (300, 1, 40), dtype=np.float32)
+
+    def f(x: Any, w: Any) -> Any:
+        return nn.conv(x, w, padding=(w.shape[0] // 2,), groups=40)
+
+    def g(x: Any, w: Any) -> Any:
+        return fx.grad(lambda x, w: (f(x, w) ** 2).sum(), (0, 1))(x, w)
+
+    works = [work("depthwise", f, x, w), work("gradients", g, x, w), work("two blocks of k", g, x, long)]
+    assert check(works, use_threads) >= 4
+    assert_same_bits(f(x, long)[0, :, 7], nn.conv(x[..., 7:8], long[..., 7:8], padding=150)[0, :, 0])
+    integers = (10 * x).astype(np.int32), (10 * w).astype(np.int32)
+    assert_same_bits(f(*integers), naive_conv(*integers, (1,), [(2, 2)], groups=40))
+
+
+def test_zeros_annihilate_channel_by_channel() -> None:
+    x, w = drawn((1, 6, 3), (3, 1, 3))
+    x[0, 2, 0], w[0, 0, 1] = np.nan, np.inf
+    g = np.zeros((1, 6, 3))
+    g[0, 5, 2] = 1.0
+    for run in (lambda f: f, fx.jit):
+        gx, gw = run(lambda x, w, g: fx.vjp(lambda x, w: nn.conv(x, w, groups=3), x, w)[1](g))(x, w, g)
+        assert np.isfinite(gx).all() and np.isfinite(gw).all() and np.count_nonzero(gx) == np.count_nonzero(gw) == 2
+    y = nn.conv(x, w, groups=3)
+    assert np.isnan(y[0, 1:4, 0]).all() and np.isnan(y[0, 0, 1]) and np.isfinite(y[0, :, 2]).all()

@@ -81,24 +81,26 @@ def step_of(file: Path) -> int:
     return fx.io.load(file)["step"] if file.exists() else 0
 
 
-def kill_after(file: Path, step: int, delay: float, *args: Any) -> None:
-    """Start the GPT, and kill it (SIGKILL) some time after it has a checkpoint of this step or a later one."""
+def end_after(file: Path, step: int, by: signal.Signals, *args: Any) -> str:
+    """Start the GPT, and send it a signal once it has a checkpoint of this step or a later one; what it printed."""
     process = start("gpt", "--steps", STEPS, "--checkpoint-every", EVERY, "--out", file.parent, *args)
     deadline = time.monotonic() + 120
     while step_of(file) < step:
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
         time.sleep(0.002)
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    process.send_signal(by)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == (130 if by == signal.SIGINT else -by), text
     assert step <= step_of(file) < STEPS
+    return text
 
 
 def test_killed_and_resumed_is_the_same_to_the_bit(whole: tuple[Path, str], tmp_path: Path) -> None:
     file = tmp_path / "checkpoint.safetensors"
-    kill_after(file, EVERY, 0.0)
-    kill_after(file, step_of(file) + EVERY, 0.03, "--resume")
+    end_after(file, EVERY, signal.SIGKILL)
+    end_after(file, step_of(file) + EVERY, signal.SIGKILL, "--resume")
+    text = end_after(file, step_of(file) + EVERY, signal.SIGINT, "--resume")
+    assert "interrupted at step" in text and "Traceback" not in text
     before = step_of(file)
     code, text = run("gpt", "--steps", STEPS, "--checkpoint-every", EVERY, "--out", tmp_path, "--resume")
     assert code == 0 and f"resumed after step {before}" in text, text
@@ -134,11 +136,15 @@ def test_a_finished_run_is_only_shown_again(whole: tuple[Path, str]) -> None:
 
 
 @needs_torch
-def test_gpt_beside_pytorch() -> None:
-    code, text = run("gpt", "--compare", "--steps", 12)
+def test_gpt_beside_pytorch(zoo: Any, whole: tuple[Path, str], tmp_path: Path) -> None:
+    figures = tmp_path / "gpt.json"
+    figures.write_text((whole[0] / "figures.json").read_text())
+    code, text = run("gpt", "--compare", "--steps", 12, "--figures", figures)
     assert code == 0, text
     assert "PASS" in text and number(r"([\d.]+) times as many", text) > 0
     assert number(r"at most ([\d.e+-]+) apart", text) < 1e-4
+    kept = json.loads(figures.read_text())
+    assert kept["steps"] == STEPS and "times as many here" in zoo.page([kept]) and "losses of 12 steps: " in zoo.page([kept])
 
 
 # ---- the parts of zoo.py -----------------------------------------------------------------------------------------------------

@@ -406,7 +406,9 @@ def test_arguments_are_checked(path: Path) -> None:
 def test_header_too_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "MAX_HEADER", 1000)
     error = raised(lambda: fx.io.save(path, ["x" * 1000]), ValueError)
-    assert_four_parts(error, what="bytes in the header", line="fx.io.save", why="at most 1,000", fix="Stack")
+    assert_four_parts(error, what="as JSON", line="fx.io.save", why="at most 1,000 bytes", fix="Stack")
+    monkeypatch.setattr(layout, "MAX_CONTAINERS", 50)
+    raised(lambda: fx.io.save(path, [[]] * 50), ValueError)
 
 
 def test_library_missing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,6 +453,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {
     "no utf-8": (file_of(b'{"\xff": 1}'), "is not valid JSON"),
     "no object": (file_of(b"[]"), "no JSON object"),
     "deep": (file_of(b"[" * 200_000 + b"]" * 200_000), "nested too deep"),
+    "wide": (file_of(b'{"w":[' + b"[]," * 2_000_000 + b"0]}"), "more than 2,000,000 lists"),
     "digits": (file_of(b'{"w":{"shape":[' + b"9" * 5000 + b"]}}", bytes(8)), "is not valid JSON"),
     "nan": (file_of(b'{"w": NaN}'), "NaN is no number there"),
     "twice": (file_of(json.dumps({"w": F4, "v": F4}).replace("v", "w").encode(), bytes(8)), "the name 'w' stands twice"),
@@ -481,6 +484,7 @@ STRUCTURES: dict[str, tuple[bytes, str]] = {
     "version": (with_tree('{"version": 2, "tree": null}'), "of version 2"),
     "no version": (with_tree("[]"), "of version None"),
     "bomb": (with_tree("[" * 100_000), "nested too deep"),
+    "wide": (file_of(b'{"__metadata__":{"fxgrad":"' + b"\\u005b" * 2_000_001 + b'"}}'), "its structure has more than"),
     "deep": (with_tree('{"version":1,"tree":' + "[" * 150 + "]" * 150 + "}"), "deeper than 100"),
     "no array": (with_tree({"array": "w"}), "has the array 'w', the file has not"),
     "left over": (with_tree([1], ONE, bytes(8)), "no place for 1 arrays"),
@@ -712,12 +716,38 @@ def test_permissions_and_links(path: Path, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "links") == ["latest"] and litter(path) == ["links"]
 
 
-@pytest.fixture(params=["unnamed", "named"])
+@pytest.fixture(params=["unnamed", "named", "refused"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to write a new file: without a name in the directory, and with one where the system has nothing better."""
+    """How a new file is written: without a name in its directory, or with one, where the system or the file system wants that."""
     if request.param == "named":
         monkeypatch.delattr(os, "O_TMPFILE")
+    if request.param == "refused":
+        plain = os.open
+
+        def refusing(path: Any, flags: int, *args: Any) -> int:
+            if flags & os.O_TMPFILE == os.O_TMPFILE:
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+            return plain(path, flags, *args)
+
+        monkeypatch.setattr(os, "open", refusing)
     return request.param
+
+
+def test_both_ways_write_the_same(path: Path, way: str) -> None:
+    same([np.arange(5.0), Pair(1, None)], around(path, [np.arange(5.0), Pair(1, None)]))
+    assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600 and litter(path) == []
+
+
+def test_file_systems_that_cannot_sync_a_directory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = os.fsync
+
+    def sync(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        plain(handle)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    assert around(path, 7) == 7
 
 
 def test_a_full_disk_leaves_the_old_file(path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -729,7 +759,7 @@ def test_a_full_disk_leaves_the_old_file(path: Path, way: str, monkeypatch: pyte
 
     monkeypatch.setattr(os, "fsync", full)
     error = raised(lambda: fx.io.save(path, {"w": np.ones(1000)}), OSError)  # type: ignore[arg-type]
-    assert_four_parts(error, what="No space left", line="fx.io.save", why="is as it was", fix="has room")
+    assert_four_parts(error, what="No space left", line="fx.io.save", why="only when it is complete", fix="has room")
     assert isinstance(error, OSError) and error.errno == errno.ENOSPC and files.replacing is write
     assert fx.io.load(path) == "old" and litter(path) == []
 

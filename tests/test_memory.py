@@ -468,3 +468,29 @@ def test_donating_functions_are_transformed_and_copied_like_others():
     f = fx.jit(lambda x: x + 1, donate_argnums=0)
     y = f(f(f(x)))  # pooled and donated in turn
     assert_same_bits(y, floats(LARGE) + 1 + 1 + 1)
+
+
+def test_a_donating_call_is_found_again_and_notices_what_is_new():
+    """From the third call on a call goes a short way, which everything but the same kinds of arguments leaves."""
+    factor = [2.0]
+    f = fx.jit(lambda p, x: {"w": p["w"] * factor[0] + x}, donate_argnums=0)
+
+    def check(p, x, n):
+        misses = f.cache_info().misses
+        want = p["w"] * factor[0] + x
+        assert_same_bits(f(p, x)["w"], want)
+        assert f.cache_info().misses == misses + n
+
+    for new in (1, 0, 0, 0):
+        check({"w": floats(6)}, floats(6, seed=1), new)
+    check({"w": floats(5)}, floats(5, seed=1), 1)  # another shape
+    check({"w": floats(6).astype(np.float64)}, floats(6, seed=1), 1)  # another dtype
+    check({"w": floats(6)}, 2.0, 1)  # a number
+    check({"w": floats(6)[::-1]}, floats(6, seed=1), 0)  # strides are none of the key
+    for new in (0, 0):
+        check({"w": floats(6)}, floats(6, seed=1), new)
+    factor[0] = 3.0
+    check({"w": floats(6)}, floats(6, seed=1), 1)
+    with fx.disable_jit():
+        check({"w": floats(6)}, floats(6, seed=1), 0)
+    assert_same_bits(fx.grad(lambda w: np.sum(f({"w": w}, 1.0)["w"]))(floats(3)), np.full(3, 3.0, np.float32))

@@ -165,6 +165,18 @@ def test_modes_have_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_ensembles_are_their_members(name: str) -> None:
+    """vmap over parameters: several models at once on the same data, each with the bits it has alone."""
+    _, _, ours, _, _ = MODELS[name]
+    params, data = problem(name, "float32")
+    members = [params, fx.tree.map(lambda p: p[::-1].copy(), params)]
+    step = fx.value_and_grad(ours)
+    together = fx.vmap(step, in_axes=(0, *(None for _ in data)))(fx.tree.map(lambda *p: np.stack(p), *members), *data)
+    for i, member in enumerate(members):
+        same(fx.tree.map(lambda v, i=i: v[i], together), step(member, *data))
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_configs_and_parameters(name: str) -> None:
     module, config, _, _, _ = MODELS[name]
     assert hash(config) == hash(module.Config(**vars(config))) and config == module.Config(**vars(config))
@@ -212,6 +224,23 @@ def test_checkpointed_blocks_need_less_memory() -> None:
         return step.lower(params, ids).compile().memory_analysis().temp_bytes
 
     assert temp("block") < 0.5 * temp(None)
+
+
+def test_norms_and_activations_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block keeps what products gave; the bits are those of one that keeps everything, the memory is less."""
+    params = gpt.init(KEY, gpt.Config(vocab=32, context=64, layers=6, heads=2, width=32))
+    ids = np.random.default_rng(0).integers(0, 32, (4, 65))
+
+    def measured() -> tuple[Any, int]:
+        step = fx.jit(lambda params, ids: fx.value_and_grad(gpt.loss)(params, ids))
+        return step(params, ids), step.lower(params, ids).compile().memory_analysis().temp_bytes
+
+    results, kept = measured()
+    for name in ("_heads", "_up", "_down"):
+        monkeypatch.setattr(transformer_block, name, getattr(transformer_block, name).__wrapped__)
+    everything, more = measured()
+    same(results, everything)
+    assert kept < 0.7 * more
 
 
 def test_training_learns() -> None:
@@ -266,6 +295,8 @@ def test_sampling() -> None:
     assert (gpt.generate(params, prompt, 8, fx.random.key(1), 0.7, 4) != many).any()
     same(gpt.generate(params, prompt, 8, KEY, 3.0, 1), gpt.generate(params, prompt, 8, temperature=0))
     same(gpt.generate(params, prompt, 0, KEY), prompt)
+    both = fx.vmap(lambda p: gpt.generate(params, p, 4, KEY, 0.7))(prompt)
+    same(both, np.stack([gpt.generate(params, p, 4, KEY, 0.7) for p in prompt]))
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05]))
     draws = fx.vmap(lambda k: gpt._sample(logits, k, 0, 1.0, 2))(fx.random.split(KEY, 2000))
     assert set(draws.tolist()) == {0, 1} and abs((draws == 0).mean() - 0.625) < 0.04
@@ -353,3 +384,17 @@ def test_generate_messages(kwargs: dict[str, Any], what: str) -> None:
         gpt.generate(small_gpt(), **{"prompt": IDS[:, :3], "steps": 2, "key": KEY, **kwargs})  # wrong
     fix = "ids[..., -16:]" if "context" in what else "generate(params"
     assert_four_parts(caught.value, what=what, line="wrong", why="of", fix=fix)
+
+
+def test_models_are_imported_when_asked_for() -> None:
+    """`import fxgrad` has the names, and does not pay for them."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, fxgrad as fx; assert 'fxgrad.models.gpt' not in sys.modules; "
+        "assert set(fx.models.__all__) <= set(dir(fx.models)); [getattr(fx.models, m).Config for m in fx.models.__all__]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'resnet'; it has convnet, gpt"):
+        _ = fx.models.resnet

@@ -223,7 +223,9 @@ def test_labels_out_of_range(label):
     logits, labels = np.zeros((2, 3)), np.array([0, label])
     with pytest.raises(ValueError, match="label") as caught:
         nn.softmax_cross_entropy_with_integer_labels(logits, labels)  # wild
-    assert_four_parts(caught.value, what=f"label {label} is not one of 3", line="wild", why="less than", fix="np.clip")
+    assert_four_parts(
+        caught.value, what=f"with_integer_labels: label {label} is not one of 3", line="wild", why="less than", fix="np.clip"
+    )
     with pytest.raises(ValueError, match=f"label {label} is not one of 3"):
         fx.jit(nn.softmax_cross_entropy_with_integer_labels)(logits, labels)
 

@@ -1,4 +1,4 @@
-"""Training steps: loss, gradients and AdamW, of the transformer block and of a GPT of 10 million parameters; time and peak memory."""
+"""Training steps (loss, gradients, AdamW) of the transformer block and a GPT of 10 million parameters: time and peak memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from bench.peers import FXGRAD, JAX, TORCH
+from bench.peers import FXGRAD, TORCH
 from bench.processes import fresh
 from bench.run import MATMUL, Run
 from bench.timing import Group, Row, Target, summary
@@ -65,7 +65,7 @@ def contenders(run: Run, training: Training) -> dict[str, Callable[[], Any]]:
 
 
 def made(text: str) -> Training:
-    return eval(text, {"BlockTraining": BlockTraining, "GPTTraining": GPTTraining})  # noqa: S307
+    return eval(text, {"BlockTraining": BlockTraining, "GPTTraining": GPTTraining})
 
 
 def times(run: Run) -> Group:
@@ -81,7 +81,7 @@ def times(run: Run) -> Group:
         )  # fmt: skip
     group.notes += [
         "Parameters and the optimizer's state are donated by fxgrad and JAX, changed in place by torch.",
-        "torch uses its own layers and scaled_dot_product_attention, and its AdamW as it comes and, in the column so named, fused.",
+        "torch uses its own layers, scaled_dot_product_attention and AdamW: as it comes, and fused in the column so named.",
         "Results are compared by the loss and the first moments, which are a tenth of the gradients.",
         "The limit counts the matrix products alone, at the rate of NumPy's 1024x1024 product.",
     ]
@@ -103,7 +103,7 @@ def memory(run: Run) -> Group:
                     if there[name] is None:
                         continue
                     # torch makes the optimizer's state in the first step
-                    first = "step(); step.__closure__ and None" if name.startswith("torch") else ""
+                    first = "step()" if name.startswith("torch") else ""
                     script = SCRIPT.format(
                         threads=run.threads, small=small, large=run.size(large, small), program=program, first=first
                     )

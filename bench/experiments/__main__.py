@@ -67,10 +67,8 @@ def child(args: argparse.Namespace) -> None:
         print(f"  Others keep this machine {where['busy']:.0%} busy: figures of this run are not worth keeping.", flush=True)
     result = run(name, args.quick, args.threads, where)
     result.write(args.out)
-    e = module(name)
-    pictures = save_all(result, e.draw, args.out)
-    page = result.markdown(pictures)
-    (args.out / f"{name}.md").write_text(page)
+    save_all(result, module(name).draw, args.out)
+    pages.write_page(result, args.out)
     for o in result.outcomes:
         p = o.prediction
         print(
@@ -92,6 +90,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--threads", type=int, default=cores(), help="threads of every contender (default: all cores)")
     parser.add_argument("--out", type=Path, help="default docs/experiments")
+    parser.add_argument("--pages", action="store_true", help="measure nothing: explanations and pages from the stored figures")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.out = args.out or (ROOT / "build" / "experiments" if args.quick else FOLDER)
@@ -104,6 +103,13 @@ def main() -> int:
         child(args)
         return 0
     names = list(EXPERIMENTS) if "all" in args.names else list(dict.fromkeys(args.names))
+    if args.pages:
+        for result in pages.results(args.out):
+            result.explanation = module(result.name).explain(result)  # which has its figures from the result alone
+            result.write(args.out)
+            pages.write_page(result, args.out)
+        pages.write_index(args.out)
+        return 0
     failed, begin = [], time.perf_counter()
     args.out.mkdir(parents=True, exist_ok=True)
     for name in names:

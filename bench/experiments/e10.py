@@ -157,17 +157,31 @@ def measure(lab: Lab, result: Result) -> None:
         times = lab.times(contenders, repeat=7, block=0.03)
         found[name] = {p: times[str(p)] for p in counts}
     fx.set_num_threads(lab.threads)
-    rows = [[LABELS[name], *(t[1] / t[p] for p in counts), t[1], min(t.values())] for name, t in found.items()]
-    columns = [("", ""), *((f"{p}", "x") for p in counts), ("one thread", "s"), ("best", "s")]
-    result.tables["speedup"] = Table(
-        f"Gain over one thread by the number of threads; this process may use {cores()} cores", columns, rows
-    )
+    rows = [
+        [LABELS[name], *(t[1] / t[p] for p in counts), t[1], min(t.values()), reached(lab, name, min(t.values()))]
+        for name, t in found.items()
+    ]
+    columns = [("", ""), *((f"{p}", "x") for p in counts), ("one thread", "s"), ("best", "s"), ("which is", "")]
+    title = f"Gain over one thread by the number of threads; this process may use {cores()} cores"
+    result.tables["speedup"] = Table(title, columns, rows)
     for name, t in found.items():
         result.figures[name] = t[1] / t[lab.threads]
         result.figures[f"{name}_many"] = t[1] / t[counts[-1]]
     product = found["product"]
     result.figures["more"] = product[cores()] / product[2 * cores()] if cores() in product else 1.0
     result.figures["cores"], result.figures["most"] = cores(), counts[-1]
+
+
+def reached(lab: Lab, name: str, seconds: float) -> str:
+    """What a program reached in its best time, beside this machine's ceiling."""
+    limits = lab.constants.limits()
+    if name == "memory":
+        size = 16 * LARGE[lab.quick]
+        return f"{shown(size / seconds, 'B/s')} of {shown(lab.constants.rate(size, 'triad'), 'B/s')}"
+    work = {"product": 2 * SIDE[lab.quick] ** 3, "block": Problem(BLOCK[lab.quick], "float32").flops}
+    if name in work:
+        return f"{shown(work[name] / seconds, 'flop/s')} of {shown(limits.peak_float32, 'flop/s')}"
+    return "-"
 
 
 def explain(result: Result) -> list[str]:
@@ -205,10 +219,10 @@ def explain(result: Result) -> list[str]:
 def draw(result: Result) -> dict[str, Any]:
     made, (axes,) = figure(1, width=6.8, height=4.3)
     table = result.tables["speedup"]
-    counts = [int(name) for name, unit in table.columns[1:-2]]
+    counts = [int(name) for name, unit in table.columns[1:-3]]
     shades = ["#4d77cf", "#e06c00", "#c1272d", "#8c8c8c", "#2a9d5c"]
     for row, shade, name in zip(table.rows, shades, NAMES, strict=True):
-        axes.plot(counts, row[1:-2], "o-", color=shade, label=row[0])
+        axes.plot(counts, row[1:-3], "o-", color=shade, label=row[0])
         if name in [p.name for p in result.predictions]:
             axes.plot([result.threads], [result.predicted_value(name)], "x", color=shade, markersize=9, markeredgewidth=2)
     most = int(result.figures["cores"])

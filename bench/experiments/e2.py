@@ -23,8 +23,13 @@ Forward mode needs a pass for each input, reverse mode one for each output, and 
 
     forward / reverse = n / m, so they meet at **n = m**, for every m.
 
-Where one pass is so cheap that what is common to both (launch, the values, tanh and its slope) weighs more, the ratio is
-flatter than n/m; the meeting point does not move, the two being mirror images of each other.
+That counts operations. Time goes otherwise at the edges: a single pass reads every matrix for two operations a number and is
+bound by bytes, 8(nH + H^2 + Hm) / B; many passes at once are a product of matrices, bound by the peak P. So for n inputs and
+one output
+
+    forward / reverse = (bytes / B + 2n (H^2 + H) / P) / (2 bytes / B),
+
+which is flatter than n. The meeting point does not move, the two modes being mirror images of each other.
 
 *Ten million parameters.* For a layer Y = X W a pass forward is one product. Its tangent with respect to W and X is two
 products, X W' and X' W; its pullback is two as well, X^T Y' and Y' W^T. So a tangent pass costs what a cotangent pass costs,
@@ -59,16 +64,16 @@ def predict(lab: Lab) -> list[Prediction]:
     count = len(weights)
     # the first layer's input needs neither a tangent nor a cotangent: one product less
     forward, reverse = count + count + (count - 1), count + count + (count - 1)
-    middle = SIZES[lab.quick][len(SIZES[lab.quick]) // 2]
+    middle, largest = SIZES[lab.quick][len(SIZES[lab.quick]) // 2], SIZES[lab.quick][-1]
     return [
         Prediction("crossing", f"inputs at which the two meet, for {middle} outputs", float(middle), "", "n = m.", 1.6),
         Prediction(
             "wide",
-            f"forward over reverse, {SIZES[lab.quick][-1]} inputs and one output",
-            float(SIZES[lab.quick][-1]),
+            f"forward over reverse, {largest} inputs and one output",
+            widest(lab, largest),
             "x",
-            "n/m.",
-            2.0,
+            f"One pass by bytes, {largest} by the peak of {shown(lab.constants.limits(1).peak_float64, 'flop/s')}.",
+            1.6,
         ),
         Prediction(
             "pass_ratio",
@@ -91,26 +96,40 @@ def predict(lab: Lab) -> list[Prediction]:
     ]
 
 
+def widest(lab: Lab, n: int) -> float:
+    """Forward over reverse for n inputs and one output, from bandwidth and peak, and from what a call costs."""
+    c, h = lab.constants, example.WIDTH
+    size = 8 * (n * h + h * h + h)
+    one_pass = size / c.rate(size, "read", 1)
+    forward = c.call + one_pass + max(one_pass, 2 * n * (h * h + h) / c.limits(1).peak_float64)
+    return forward / (c.call + 2 * one_pass)
+
+
 def measure(lab: Lab, result: Result) -> None:
     sizes, figures = list(SIZES[lab.quick]), result.figures
     found = example.run(sizes, lab.size(9, 2), lab.size(0.02, 0.002))
     rows = [[m, n, *found[n, m], found[n, m][0] / found[n, m][1]] for m in sizes for n in sizes]
     columns = [("outputs m", ""), ("inputs n", ""), ("jacfwd", "s"), ("jacrev", "s"), ("forward / reverse", "x")]
     result.tables["jacobian"] = Table("The whole Jacobian, compiled, float64, hidden width 256", columns, rows)
-    crossings = {m: example.crossover(sizes, [found[n, m][0] / found[n, m][1] for n in sizes]) for m in sizes}
+    crossings = {m: crossing(sizes, [found[n, m][0] / found[n, m][1] for n in sizes]) for m in sizes}
     rows = [[m, m, crossings[m]] for m in sizes]
     result.tables["crossings"] = Table("Where the two meet", [("outputs m", ""), ("derived n", ""), ("measured n", "")], rows)
     middle = sizes[len(sizes) // 2]
-    # with a grid of this size they may not cross within it; then the end of the grid is the bound that is known
-    figures["crossing"] = crossings[middle] or float(sizes[-1])
+    figures["crossing"] = crossings[middle]
     figures["wide"] = found[sizes[-1], 1][0] / found[sizes[-1], 1][1]
     figures["tall"] = found[1, sizes[-1]][1] / found[1, sizes[-1]][0]
     ten_million(lab, result)
 
 
+def crossing(sizes: list[int], ratios: list[float]) -> float:
+    """The n at which the line through the logarithms of all ratios passes 1."""
+    power, at_one = np.polyfit(np.log(sizes), np.log(ratios), 1)
+    return float(np.exp(-at_one / power)) if power > 0 else float(sizes[-1])
+
+
 def ten_million(lab: Lab, result: Result) -> None:
     """One pass of each kind, timed; all of forward mode's by multiplication."""
-    figures = result.figures
+    figures, peak = result.figures, lab.constants.limits(1).peak_float32
     weights, x = layers(lab)
     n = sum(w.size for w in weights)
     directions = [w[::-1].copy() for w in weights]
@@ -132,13 +151,18 @@ def ten_million(lab: Lab, result: Result) -> None:
     figures["gradient_seconds"] = times["gradient"]
     # (n tangents that share the values) over a gradient
     figures["shared"] = (times["values"] + n * (times["tangent"] - times["values"])) / times["gradient"]
+    product = 2 * x.shape[0] * x.shape[1] ** 2
+    counts = {"values": len(weights), "tangent": 3 * len(weights) - 1, "gradient": 3 * len(weights) - 1}
+    says = {"values": "values", "tangent": "one tangent pass, with the values", "gradient": "loss and gradient"}
     rows = [
-        ["values", times["values"], 1.0],
-        ["one tangent pass, with the values", times["tangent"], times["tangent"] / times["values"]],
-        ["loss and gradient", times["gradient"], times["gradient"] / times["values"]],
+        [says[name], counts[name], t, t / times["values"], counts[name] * product / t, counts[name] * product / t / peak]
+        for name, t in times.items()
     ]
+    columns = [
+        ("", ""), ("products", ""), ("time", "s"), ("in units of the values", "x"), ("reached", "flop/s"), ("of the peak", "%"),
+    ]  # fmt: skip
     title = f"A network of {shown(n / 1e6)} million parameters, {x.shape[0]} rows, float32, one thread"
-    result.tables["passes"] = Table(title, [("", ""), ("time", "s"), ("in units of the values", "x")], rows)
+    result.tables["passes"] = Table(title, columns, rows)
 
 
 def explain(result: Result) -> list[str]:
@@ -146,10 +170,10 @@ def explain(result: Result) -> list[str]:
     crossing = result.predicted_value("crossing")
     return [
         (
-            f"They meet at n = {f['crossing']:.0f} for m = {crossing:.0f}. Away from it the ratio is flatter than n/m: all "
-            "passes of a Jacobian are one batched product, which runs nearer to the peak the more there are, and what both "
-            f"share does not scale. So the widest case is {shown(f['wide'], 'x')}, not "
-            f"{shown(result.predicted_value('wide'), 'x')}, and the tallest {shown(f['tall'], 'x')} the other way."
+            f"They meet at n = {f['crossing']:.3g} for m = {crossing:.0f}. Away from it the ratio is flatter than n/m: one "
+            "pass is bound by reading the matrices, many at once are one product that runs near the peak. So the widest case "
+            f"is {shown(f['wide'], 'x')} ({shown(result.predicted_value('wide'), 'x')} predicted that way), and the tallest "
+            f"{shown(f['tall'], 'x')} the other way."
         ),
         (
             f"With {shown(f['parameters'] / 1e6)} million parameters one tangent pass takes {shown(f['pass_ratio'], 'x')} the "

@@ -180,7 +180,6 @@ def explain(result: Result) -> list[str]:
     ordered = sorted((v, k.removeprefix("N* ")) for k, v in f.items() if k.startswith("N* "))
     said = ", ".join(f"{name} {shown(v)}" for v, name in ordered)
     compiled = f[f"N* {FXGRAD}"]
-    moved = f[f"N* {EAGER}"] / compiled
     peers = [f"{name} {shown(f[f'call {name}'], 's')}" for name in (TORCH, JAX, JAX_EAGER) if f"call {name}" in f]
     return [
         (
@@ -189,11 +188,11 @@ def explain(result: Result) -> list[str]:
             f"eager three {shown(f['call_eager'], 's')}; {', '.join(peers)}."
         ),
         (
-            f"**What compiling moves.** It divides dispatch by {f['eager_over_jit']:.1f} and the crossover by {moved:.1f}: an "
-            f"array of {shown(compiled)} elements is enough to keep a compiled call busy, eager it takes "
-            f"{shown(f[f'N* {EAGER}'])}. That is the case for compiling small work; at {shown(f['largest'])} elements, far "
-            f"above every crossover, compiling still gains {shown(f['largest_ratio'], 'x')} over NumPy, but by bytes (E8), "
-            "not by dispatch."
+            f"**What compiling moves.** It divides dispatch by {f['eager_over_jit']:.1f} and halves the bytes of an element, so "
+            f"the crossover goes from {shown(f[f'N* {EAGER}'])} elements to {shown(compiled)}: so few are enough to keep a "
+            "compiled call busy. That is the case for compiling small work. At "
+            f"{shown(f['largest'])} elements, far above every crossover, compiling still gains {shown(f['largest_ratio'], 'x')} "
+            "over NumPy, but by bytes (E8), not by dispatch."
         ),
         (
             f"**Products.** NumPy's 64 x 64 product takes {shown(f['numpy64'], 's')} here, {f['share64']:.0%} of it what a 1 "

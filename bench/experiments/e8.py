@@ -35,7 +35,7 @@ That takes every byte for equal and everything else for free. A better derivatio
    is dearer, so the ratio moves towards 3, the ratio of the bytes written.
 3. *Write-allocate.* A store that misses the caches reads its line first: 4N more bytes for every array written in memory, 20N
    fused, 44N unfused. fxgrad's kernels bypass the caches for results of 32 MB and more, which saves that read. An operation
-   done in place never pays it: its line is there already; its write costs w - r.
+   done in place never pays it: its line is there already; its write costs w - r, at the caches' w.
 4. *Arithmetic.* Three operations an element at half the peak (no multiply-add is contracted): the floor under 2.
 
 A chain of K operations on one array moves 8KN bytes unfused and 8N fused: a ratio of K, until K operations an element take
@@ -86,7 +86,8 @@ class Model:
     def bytes_time(self, n: int, kernels: Sequence[tuple[int, int, bool]], arrays: int, streams: bool = True) -> float:
         """Of kernels (arrays read, arrays written, in place), over a working set of so many arrays."""
         r, w = self.prices(4 * n * arrays, streams and 4 * n >= STREAMED)
-        return 4 * n * sum(reads * r + writes * (w - r if in_place else w) for reads, writes, in_place in kernels)
+        again = self.prices(4 * n * arrays, False)[1] - r  # in place a write goes through the caches, whose line is there
+        return 4 * n * sum(reads * r + writes * (again if in_place else w) for reads, writes, in_place in kernels)
 
     def floor(self, n: int, operations: int) -> float:
         return n * operations / (self.c.limits(self.threads).peak_float32 / 2)
@@ -380,6 +381,7 @@ def chains(lab: Lab, figures: dict[str, float]) -> Table:
         ratio = times[UNFUSED] / times[FUSED]
         rows.append([k, 8 * k * n, 8 * n, times[UNFUSED], times[FUSED], expected, ratio, k * n / times[FUSED]])
         figures["chain_ratio"], figures["chain_operations"] = ratio, k
+    figures["chain_l1"], figures["chain_element"] = chain_in_l1(k), times[FUSED] / n
     columns = [
         ("operations", ""),
         ("bytes unfused", "B"),
@@ -391,6 +393,17 @@ def chains(lab: Lab, figures: dict[str, float]) -> Table:
         ("fused, flop a second", "flop/s"),
     ]
     return Table(f"Chains of K operations on one array of {shown(n)}, one thread", columns, rows)
+
+
+def chain_in_l1(k: int) -> float:
+    """Seconds an element of a fused chain in the first-level cache."""
+    times = []
+    for n in IN_L1:
+        args = [np.ones(n, np.float32)]
+        run = compiled(chain(k), args)
+        run(*args)
+        times.append(best(lambda run=run, args=args: run(*args), 2000))
+    return max(times[1] - times[0], 1e-12) / (IN_L1[1] - IN_L1[0])
 
 
 # ---- explain ---------------------------------------------------------------------------------------------------------------
@@ -436,8 +449,10 @@ def explain(result: Result) -> list[str]:
         ),
         (
             f"**Chains.** {f['chain_operations']:.0f} operations fused gain {shown(f['chain_ratio'], 'x')} over as many "
-            f"kernels, of {f['chain_operations']:.0f} that bytes alone would give: the longer the chain, the more of the "
-            "fused kernel's time is arithmetic, and once it is all of it a longer chain gains no more."
+            f"kernels, of {f['chain_operations']:.0f} that bytes alone would give. In the first-level cache they take "
+            f"{shown(f['chain_l1'], 's')} an element, from memory {shown(f['chain_element'], 's')}: the longer the chain, the "
+            "more of its time is arithmetic, and where bytes and arithmetic take equally long they do not hide behind each "
+            "other completely."
         ),
         (
             f"**Threads.** {result.threads} threads run the fused kernel {shown(f['speedup_threads'], 'x')} as fast as one, "

@@ -35,44 +35,59 @@ for table in result.tables.values():
 LIVE = {
     "e4": """
 import numpy as np
+
 import fxgrad as fx
 
 layers, x = [lambda x, w: np.tanh(x @ w)] * 100, np.ones((64, 64), np.float32)
 weights = [np.eye(64, dtype=np.float32) for _ in layers]
-for segments in (1, 10, 100):
+
+
+def activations(segments):
     through = fx.checkpoint_sequential(layers, segments=segments)
     step = fx.jit(fx.grad(lambda w, x: np.mean(through(x, w) ** 2)))
-    temp = step.lower(weights, x).compile().memory_analysis().temp_bytes
-    print(f"{segments:3} segments: {temp / x.nbytes:6.1f} activations")
+    return step.lower(weights, x).compile().memory_analysis().temp_bytes / x.nbytes
+
+
+{f"{segments} segments": f"{activations(segments):.1f} activations" for segments in (1, 5, 10, 20, 100)}
 """,
     "e6": """
 import timeit
+
 import numpy as np
+
 import fxgrad as fx
 
 f = fx.jit(lambda a, b, c: np.maximum(a * b + c, 0))
-for n in (1, 1_000, 100_000):
+
+
+def seconds(n):
     args = [np.ones(n, np.float32)] * 3
     f(*args)
-    seconds = min(timeit.repeat(lambda: f(*args), number=100, repeat=7)) / 100
-    print(f"{n:7} elements: {seconds * 1e6:7.2f} us a call, {seconds / n * 1e9:8.2f} ns an element")
+    return min(timeit.repeat(lambda: f(*args), number=100, repeat=7)) / 100
+
+
+{f"{n} elements": f"{seconds(n) * 1e6:.2f} us" for n in (1, 100, 1_000, 10_000, 100_000)}
 """,
     "e8": """
 import timeit
+
 import numpy as np
+
 import fxgrad as fx
 
-relu = lambda a, b, c: np.maximum(a * b + c, 0)
 args = [np.ones(2_000_000, np.float32)] * 3
-seconds = {}
-for fusion in (True, False):
+
+
+def seconds(fusion):
     fx.config.fusion = fusion
-    f = fx.jit(lambda a, b, c: relu(a, b, c))
+    f = fx.jit(lambda a, b, c: np.maximum(a * b + c, 0))
     f(*args)
-    seconds[fusion] = min(timeit.repeat(lambda: f(*args), number=1, repeat=30))
-    print(f.lower(*args).compile(), end="\\\\n\\\\n")
-fx.config.fusion = True
-print(f"unfused over fused: {seconds[False] / seconds[True]:.2f}")
+    display(Markdown(f"```\\n{f.lower(*args).compile()}\\n```"))
+    return min(timeit.repeat(lambda: f(*args), number=1, repeat=30))
+
+
+unfused, fused = seconds(False), seconds(True)
+f"unfused over fused: {unfused / fused:.2f}"
 """,
 }
 
@@ -114,6 +129,7 @@ def write(names: Sequence[str], out: Path) -> list[Path]:
     """Make, execute and store; an error in a cell is an error here."""
     import nbformat
     from nbclient import NotebookClient
+    from traitlets.config import Config
 
     out.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -121,7 +137,9 @@ def write(names: Sequence[str], out: Path) -> list[Path]:
         load(name)  # says what is missing
         book = notebook(name)
         root = str(Path(__file__).resolve().parents[2])
-        NotebookClient(book, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": root}}).execute()
+        local = Config({"KernelManager": {"transport": "ipc"}})  # no socket that others could connect to
+        where = {"metadata": {"path": root}}
+        NotebookClient(book, timeout=SECONDS, kernel_name="python3", resources=where, config=local).execute()
         for cell in book.cells:
             cell.metadata.pop("execution", None)  # times of the run, which would differ in every commit
         paths.append(out / f"{name}.ipynb")

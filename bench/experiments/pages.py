@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.experiments import EXPERIMENTS
 from bench.experiments.base import Result, Table, shown
 
-__all__ = ["falsified", "results", "write_index"]
+__all__ = ["falsified", "results", "summary", "write_index", "write_page"]
 
 
 def results(folder: Path) -> list[Result]:
@@ -35,6 +35,16 @@ def falsified(found: list[Result]) -> Table:
         if not o.holds
     ]
     return Table("Falsified", [("", ""), ("predicted", ""), ("value", ""), ("measured", "")], rows)
+
+
+def pictures(name: str, folder: Path) -> list[str]:
+    """The pictures of an experiment: NAME.svg, NAME_more.svg."""
+    return sorted(path.name for path in folder.glob("*.svg") if path.stem.split("_")[0] == name)
+
+
+def write_page(result: Result, folder: Path) -> None:
+    """NAME.md of an experiment, from its result and the pictures that are there."""
+    (folder / f"{result.name}.md").write_text(result.markdown(pictures(result.name, folder)))
 
 
 def write_index(folder: Path) -> None:

@@ -167,6 +167,10 @@ class ConvLayout:
         columns = _joined(w.sizes(w.free), (0,) * len(w.free), w.strides(w.free), c_of["columns"])
         contract = _joined(x.sizes(x.contract), x.strides(x.contract))
         along = _joined(w.sizes(w.along(first)), w.strides(w.along(first)))
+        lone = not (contract if first else free) and not columns  # one element in each group: groups may be lanes
+        by_channel = lone and bool(batch) and batch[-1][1] == (self.size,) * 3
+        if by_channel:
+            columns = [batch.pop()]
         rows, column = free[-1:] or [(1, (0, 0, 0))], columns[-1:] or [(1, (0, self.size, self.size))]
         batches = [*batch, *free[:-1], *columns[:-1]]
         if len(batches) > _MOST_BATCHES or len(contract) > 1 or len(along) > 1:
@@ -185,7 +189,8 @@ class ConvLayout:
         b = Matrix(w.layout.offset, far[1], near[1], k_step, n_step)
         z = Matrix(c.offset, far[2], near[2], 0, self.size)
         return WindowProduct(
-            self.dtype, outer, inner, first, *plain, dims, channels[0], column[0][0], a, b, z, rows[0][1][2], self.strong,
+            self.dtype, outer, inner, first, *plain, dims, channels[0], column[0][0], a, b, z, rows[0][1][2],
+            self.strong, by_channel,
         )  # fmt: skip
 
 

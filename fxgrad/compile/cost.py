@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from fxgrad.compile.kernelize import _flops
+from fxgrad.compile.kernelize import flops_of
 from fxgrad.ir.program import Eqn, Program, subprograms
 from fxgrad.ir.types import TAPE, Atom, Var
 from fxgrad.kernels.spec import cost
@@ -37,7 +37,7 @@ def library_flops(eqn: Eqn) -> int:
     if name in _PER_MATRIX or name in _PER_RIGHT_SIDE:
         return _of_matrices(name, eqn)
     if kind in ("map", "reduce"):
-        return _flops([eqn], max(x.aval.size for x in (*eqn.inputs, *eqn.outputs)))
+        return flops_of([eqn], max(x.aval.size for x in (*eqn.inputs, *eqn.outputs)))
     return _PER_ELEMENT.get(name, 0) * out.size
 
 

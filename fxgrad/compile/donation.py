@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,22 @@ class Donating:
         for i in self.reusing.memory.donated:
             _remember(_heirs, results[i])
         return results
+
+    def function(
+        self, head: Sequence[str], parameters: str, unfit: str, answer: Callable[[list[str]], str], scope: dict[str, Any]
+    ) -> Callable[..., Any]:
+        """A function of `parameters`, of which the lines `head` make the arguments, as `Source.function` writes it."""
+        names = self.reusing.source.arguments
+        results = [f"y{i}" for i in range(len(self.plain.flat.outputs))]
+        lines = [f"def run({parameters}):", *(f"    {x}" for x in head)]
+        for i, (name, aval) in enumerate(zip(names, self._avals, strict=True)):
+            kind = f"type({name}) is not ndarray or {name}.dtype is not dtype{i} or {name}.shape != {aval.shape}"
+            lines.append(f"    if {kind}: {unfit}")
+        lines += [f"    {', '.join(results)}, = call({', '.join(names)})", f"    return {answer([*results])}"]
+        known = {"call": self.__call__, "ndarray": np.ndarray, **{f"dtype{i}": v.dtype for i, v in enumerate(self._avals)}}
+        space = {**scope, **known}
+        exec(compile("\n".join(lines), f"<fxgrad {self.plain.flat.name}>", "exec"), space)
+        return space["run"]
 
     def __reduce__(self) -> Any:
         return self.plain.__reduce__()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad.compile.conv_layout import ConvLayout
-from fxgrad.compile.gathers import gather_in_rows
+from fxgrad.compile.gathers import computes_update, gather_in_rows, scatters_rows
 from fxgrad.compile.late import epochs, late
 from fxgrad.compile.layout import Layout, apply_view, contiguous
 from fxgrad.compile.pieces import in_pieces, only_part
@@ -39,7 +39,7 @@ __all__ = ["Analysis", "Task", "partition"]
 MAX_OPS = 64
 MAX_READS = 20
 _MAX_CONE = 8
-_KERNELS = ("map", "reduce", "update")
+_KERNELS = ("map", "reduce", "update", "scatter")
 _MAX_EPILOGUE = 12
 _WHY_ALONE = {
     "dot": "the result of a product",
@@ -49,7 +49,7 @@ _WHY_ALONE = {
 
 
 class Task:
-    """One step: a kernel (`map`, `reduce`, `row`), a product (`dot`, also of windows) or a `host` call.
+    """One step: a kernel (`map`, `reduce`, `row`, `scatter`), a product (`dot`, also of windows) or a `host` call.
 
     `eqns` are the operations in order, `stored` the variables written, `why` the reasons for storing them. A reduction has
     `reduce`, and `epilogue` operations on its result; a row kernel has its passes in `rows`.
@@ -88,6 +88,7 @@ class Analysis:
         self.pieces: set[int] = set()  # map equations that take their result from their operands piece by piece
         self.updates: dict[int, Update] = {}
         self.gathers: set[int] = set()  # those that are part of map kernels
+        self.computing: set[int] = set()  # scatters that compute what they write
         self._readers: dict[Var, list[Eqn]] | None = None
         self.links: dict[int, int | None] = {}  # for updates, the one before that is one kernel with it
         self.apart: dict[int, list[Region]] = {}  # the regions of such a chain
@@ -211,7 +212,7 @@ class Analysis:
         if is_update(eqn) and kernel_dtypes(avals) and avals[0].size:
             return self._update(i)
         if is_indexed(eqn):
-            return self._indexed(i)
+            return self._scattered(i) if scatters_rows(self, eqn) else self._indexed(i)
         if prim.name == "iota" and eqn.outputs[0].aval.ndim == 1 and eqn.outputs[0].aval.dtype == np.int64:
             return "iota"
         if in_pieces(eqn):
@@ -231,6 +232,13 @@ class Analysis:
             return "view"
         self.pieces.add(i)
         return "map"
+
+    def _scattered(self, i: int) -> str:
+        """One that replaces what is stored is a copy of memory, row by row."""
+        computes = computes_update(self, self.eqns[i])
+        if computes:
+            self.computing.add(i)
+        return "scatter" if computes or self.eqns[i].params.get("mode") == "add" else "indexed"
 
     def _indexed(self, i: int) -> str:
         if not self._gathers_along(self.eqns[i]):
@@ -260,15 +268,18 @@ class Analysis:
         computed = [self.producer.get(i) for i in indices if type(i) is Var and i.aval.shape == out.aval.shape]
         if any(p is not None and self.kinds[p] == "map" for p in computed):
             return True
+        goes_on = {"map": lambda e: e.outputs[0].aval.shape, "reduce": lambda e: out.aval.shape}
+        return any(goes_on[e.prim.kind](e) == out.aval.shape for e in self.readers(out) if e.prim.kind in goes_on)
+
+    def readers(self, v: Var) -> list[Eqn]:
+        """The equations that read a value, once for each operand that it is."""
         if self._readers is None:
             self._readers = {}
             for e in self.eqns:
-                for v in e.inputs:
-                    if type(v) is Var:
-                        self._readers.setdefault(v, []).append(e)
-        readers = self._readers.get(out, [])
-        goes_on = {"map": lambda e: e.outputs[0].aval.shape, "reduce": lambda e: out.aval.shape}
-        return any(goes_on[e.prim.kind](e) == out.aval.shape for e in readers if e.prim.kind in goes_on)
+                for x in e.inputs:
+                    if type(x) is Var:
+                        self._readers.setdefault(x, []).append(e)
+        return self._readers.get(v, [])
 
     def access(self, atom: Atom) -> tuple[Atom, Layout]:
         """The stored value behind an atom, and the atom's layout in it."""
@@ -287,8 +298,10 @@ class Analysis:
         return root
 
     def direct(self, atom: Atom, c: int) -> int | None:
-        """The map equation whose value equation c, a map, a reduction or an update, can take from a register."""
+        """The map equation whose value equation c, a map, a reduction, an update or a scatter, can take from a register."""
         if type(atom) is not Var or (c in self.gathers and atom is self.eqns[c].inputs[0]):
+            return None
+        if self.kinds[c] == "scatter" and (c not in self.computing or atom is not self.eqns[c].inputs[1]):
             return None
         p = self.producer.get(atom)
         return p if p is not None and self.kinds[p] == "map" and atom.aval.shape in (self.spaces[c], ()) else None
@@ -312,6 +325,8 @@ class Analysis:
         e, kind = self.eqns[i], self.kinds[i]
         if kind == "update":
             return self.updates[i].place.shape
+        if kind == "scatter":
+            return e.inputs[1].aval.shape
         x = e.outputs[0] if kind == "map" else e.inputs[0] if kind == "reduce" else None
         return () if x is None else x.aval.shape
 
@@ -431,8 +446,8 @@ class Placement:
                 self._place(i)
             elif a.kinds[i] == "update":
                 self._store(i, "updated in place")
-            elif a.kinds[i] == "reduce":
-                self._note_reads(i, ("reduce", i, 0))
+            elif a.kinds[i] in ("reduce", "scatter"):
+                self._note_reads(i, (a.kinds[i], i, 0))
 
     def _note_reads(self, i: int, kernel: Any) -> None:
         self.ops[kernel] = self.ops.get(kernel, 0) + 1
@@ -447,15 +462,15 @@ class Placement:
         for c in a.consumers[i]:
             kind = a.kinds[c]
             if kind in _KERNELS and a.direct(v, c) is not None:
-                needs.update({("reduce", c, 0): None} if kind == "reduce" else self.computed[c])
+                needs.update({(kind, c, 0): None} if kind in ("reduce", "scatter") else self.computed[c])
             elif kind in _KERNELS:
                 why = why or f"'{a.eqns[c].prim.name}' reads it in another shape"
             elif a.eqns[c].prim is late:
                 why = why or "it is kept for later"
             else:
                 why = why or f"'{a.eqns[c].prim.name}' needs it in memory"
-        if i in a.pieces and any(k[0] == "reduce" for k in needs):
-            why = why or "a reduction does not read in pieces"
+        if i in a.pieces and any(k[0] in ("reduce", "scatter") for k in needs):
+            why = why or "it is read in pieces"
         if i in a.gathers and not all(self._reads_at(i, k[1]) for k in needs if k[0] == "reduce"):
             why = why or "the reduction does not read at these places"
         return needs, why
@@ -566,6 +581,10 @@ def _tasks(a: Analysis, placed: Placement) -> list[Task]:
             task.eqns, task.stored = [eqn], [a.stored(v) if a.kinds[i] == "dot" else v for v in eqn.outputs]
             task.why = [_WHY_ALONE.get(a.kinds[i]) or f"'{eqn.prim.name}' runs as a library call"]
             tasks.append(task)
+        elif a.kinds[i] == "scatter":
+            task = kernels.setdefault(("scatter", i, 0), Task("scatter", a.space(i), i))
+            task.eqns.append(eqn)
+            task.stored, task.order, task.why = list(eqn.outputs), i, [_WHY_ALONE["indexed"]]
         elif a.kinds[i] == "reduce":
             task = kernels.setdefault(("reduce", i, 0), Task("reduce", a.space(i), i))
             task.reduce, task.stored, task.order = eqn, list(eqn.outputs), i

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fxgrad.compile.fuse import Analysis
-from fxgrad.compile.kernelize import Launch
-from fxgrad.compile.layout import collapse, contiguous, grain
+from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.gathers import known_position
+from fxgrad.compile.kernelize import Launch, Values, coded, flops_of, operands_of
+from fxgrad.compile.layout import Place, collapse, contiguous, grain, map_plan
 from fxgrad.compile.operands import Operands
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.kernels.indexed import DIMS, IndexKernel
+from fxgrad.kernels.spec import Kernel, Moved, Operand, weight
 
 if TYPE_CHECKING:
     from fxgrad.compile.lower import Step
 
-__all__ = ["index_steps"]
+__all__ = ["index_steps", "scatter_steps"]
+
+_LOOK = 32  # elements that are added in the time of looking at an index, which all parts of a scatter do at all of them
 
 
 def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
@@ -58,7 +62,7 @@ def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
         return None
     pad = DIMS - len(sizes)
     lengths = [source.shape[d] - (box[k] - 1 if window else 0) for k, d in enumerate(axes)]
-    fixed = [_position(a.access(i)[0], n, window) for i, n in zip(indices, lengths, strict=True)]
+    fixed = [known_position(a.access(i)[0], n, window) for i, n in zip(indices, lengths, strict=True)]
     start = source.offset + sum(p * source.strides[d] for p, d in zip(fixed, axes, strict=True) if p is not None)
     moving = [k for k, p in enumerate(fixed) if p is None]
     taken = [operands.take(indices[k]) for k in moving]
@@ -82,15 +86,72 @@ def index_steps(a: Analysis, eqn: Eqn, why: Sequence[str]) -> list[Step] | None:
     return [*operands.steps, _step(launch, eqn, why, moving)]
 
 
-def _position(index: Atom, length: int, clamps: bool) -> int | None:
-    """The place along its axis to which an index leads that is a number, if it is one."""
-    if not isinstance(index, Lit):
-        return None
-    i = int(index.value)
-    if clamps:
-        return min(max(i, 0), length - 1)
-    i += length if i < 0 else 0
-    return i if 0 <= i < length else None
+def scatter_steps(a: Analysis, task: Task) -> list[Step]:
+    """The steps of a scatter, or an update of a window, that computes what it writes; the first one copies the array."""
+    from fxgrad.compile.lower import kernel_step
+
+    eqn = task.eqns[-1]
+    first = Operands(a, "it is written to")
+    first.write(*a.access(eqn.inputs[0]), eqn.outputs[0])
+    launch = _scatter_launch(a, task.eqns[:-1], eqn)
+    return [*first.steps, kernel_step(launch, launch.kernel.title, task.why)]
+
+
+class _Target(NamedTuple):
+    """Where a scatter goes: the result's place if all indices that are stored are 0; those indices, and where they lie."""
+
+    place: Place
+    roots: list[Var]
+    places: list[Place]
+    parts: list[tuple[int, int]]  # for each of them the positions, and the bytes from one to the next
+
+
+def _target(a: Analysis, eqn: Eqn) -> _Target:
+    _, update, *indices = eqn.inputs
+    out, shape, window = eqn.outputs[0].aval, update.aval.shape, eqn.prim.name != "scatter"
+    axes = tuple(range(out.ndim)) if window else eqn.params["axes"]
+    count = 0 if window else indices[0].aval.ndim
+    strides = contiguous(out.shape, out.dtype.itemsize).strides
+    inside = strides if window else (*(0,) * count, *(s for d, s in enumerate(strides) if d not in axes))
+    found = _Target(Place(inside, 0, out.dtype.itemsize), [], [], [])
+    start = 0
+    for k, (i, d) in enumerate(zip(indices, axes, strict=True)):
+        root, layout = a.access(i)
+        length = out.shape[d] - (shape[k] - 1 if window else 0)
+        if not isinstance(root, Var):
+            known = known_position(root, length, window)
+            assert known is not None
+            start += known * strides[d]
+            continue
+        over = (0,) * len(shape) if window else (*layout.strides, *(0,) * (len(shape) - count))
+        found.roots.append(root)
+        found.places.append(Place(over, layout.offset, root.aval.dtype.itemsize))
+        found.parts.append((length, strides[d]))
+    return found._replace(place=found.place._replace(offset=start))
+
+
+def _scatter_launch(a: Analysis, producers: Sequence[Eqn], eqn: Eqn) -> Launch:
+    update, out = eqn.inputs[1], eqn.outputs[0]
+    window, size = eqn.prim.name != "scatter", update.aval.size
+    values, to = Values(a, producers, [update], update.aval.ndim), _target(a, eqn)
+    n, prims = len(values.accesses), [e.prim for e in producers]
+    modes, plan = map_plan(update.aval.shape, [*values.places(), *to.places, to.place], 0, weight(prims))
+    if not window:  # units are parts of the places that the first index leads to
+        rows, along = int(plan[2]), int(plan[4])
+        parts = min(8, max(2, along // _LOOK))
+        plan[:2] = parts, 1 if along > _LOOK and rows >= 2 * grain(along, weight(prims)) else parts
+    ops = values.ops(producers, n + len(to.roots))
+    reads = operands_of([v.aval for v in values.roots], values.modes(modes[:n], ops))
+    reads += [Operand(r.aval.dtype, "index") for r in to.roots]
+    index = tuple((n + k, Lit(np.int64(m)), Lit(np.int64(step))) for k, (m, step) in enumerate(to.parts))
+    moved = Moved(len(reads), Lit(np.int64(0)), index, window)
+    adds = eqn.params.get("mode") == "add"
+    results = operands_of([out.aval], modes[-1:])
+    kernel = Kernel("add" if adds else "put", reads, ops, [values.ref(update)], results, (), [moved])
+    read = values.bytes_read() + sum(r.aval.nbytes for r in to.roots) + adds * update.aval.nbytes
+    flops = flops_of(producers, size) + adds * size
+    launch = Launch(kernel, plan, [*values.roots, *to.roots, out], [], read, update.aval.nbytes, flops, why="after the copy")
+    return coded(launch, [*([] if window else [eqn]), *producers])
 
 
 def _step(launch: Launch, eqn: Eqn, why: Sequence[str], moving: Sequence[int]) -> Step:

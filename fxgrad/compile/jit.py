@@ -148,7 +148,7 @@ class _Entry:
         It wants what the last call had: this structure, leaves of these types, shapes and dtypes, nothing rebound, no transform
         around. All that is known is written out, since on small arrays the way into the kernels is what a call costs.
         """
-        if self.donated or max(depth(structure), depth(self.out_tree)) > _DEEPEST:
+        if max(depth(structure), depth(self.out_tree)) > _DEEPEST:
             return None
         executable: Any = self.compiled()
         code = TreeCode("return miss")
@@ -165,7 +165,8 @@ class _Entry:
         code.scope |= {f"k{i}": c for i, c in enumerate(self.captures)} | {
             "trace": current_trace, "disabled": jit_disabled, "guards": self.guards, "changed": self.changed, "miss": _MISS,
         }  # fmt: skip
-        return executable.source.function(head, "args", "return miss", answer, code.scope)
+        make = executable.function if self.donated else executable.source.function
+        return make(head, "args", "return miss", answer, code.scope)
 
 
 class Jitted:

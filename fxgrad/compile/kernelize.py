@@ -33,7 +33,7 @@ from fxgrad.kernels.matmul import ProductKernel
 from fxgrad.kernels.spec import Kernel, Op, Operand, reduction_block, weight
 from fxgrad.kernels.tape import TapeKernel
 
-__all__ = ["Launch", "copy_launch", "fill_launch", "launches"]
+__all__ = ["Launch", "Values", "coded", "copy_launch", "fill_launch", "flops_of", "launches", "operands_of"]
 
 Ints = tuple[int, ...]
 _Part = tuple[Atom, Layout, Var]  # what is written, where, in which array
@@ -177,11 +177,11 @@ class Values:
         return total
 
 
-def _flops(eqns: Sequence[Eqn], size: int) -> int:
+def flops_of(eqns: Sequence[Eqn], size: int) -> int:
     return sum(1 if e.prim.cheap else 20 for e in eqns) * size
 
 
-def _operands(avals: Sequence[Aval], modes: Sequence[str]) -> list[Operand]:
+def operands_of(avals: Sequence[Aval], modes: Sequence[str]) -> list[Operand]:
     return [Operand(element_dtype(a.dtype), m) for a, m in zip(avals, modes, strict=True)]
 
 
@@ -250,14 +250,14 @@ def row_launches(rows: Rows) -> list[Launch]:
         places += rows.end_places()
     modes, plan = (cols_plan if columns else row_plan)(space.rows, space.n, places, work)
     modes += ("splat",) * (n + len(rows.full) + len(rows.ends) - len(modes))
-    operands = _operands([v.aval for v in (*roots, *rows.full, *rows.ends)], rows.modes(modes))
+    operands = operands_of([v.aval for v in (*roots, *rows.full, *rows.ends)], rows.modes(modes))
     results = [rows.number[v] for v in rows.ends]
     moved, gathers = rows.moves()
     kernel = Kernel("cols" if columns else "row", operands[:n], (), results, operands[n:], rows.stages, moved)
     written = sum(v.aval.nbytes for v in (*rows.full, *rows.ends))
     read = sum(_touched(x, (*space.rows, space.n)) for x in rows.inputs)
-    flops = sum(_flops([e], e.inputs[0].aval.size if e.prim.kind == "reduce" else v.aval.size) for v, e in rows.maker.items())
-    whole = _coded(Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops), gathers)
+    flops = sum(flops_of([e], e.inputs[0].aval.size if e.prim.kind == "reduce" else v.aval.size) for v, e in rows.maker.items())
+    whole = coded(Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops), gathers)
     if columns or not kernel.splits or space.count >= _MANY_ROWS or space.n < 2 * reduction_block(kernel.folds[0].dtype):
         return [whole]
     return _split(rows, whole, places, work)
@@ -277,7 +277,7 @@ def _split(rows: Rows, whole: Launch, places: Sequence[Place], work: float) -> l
         Launch(kernel, first, roots, [*rows.full, *blocks], whole.bytes_read, full + partial, whole.flops, why=why),
         Launch(kernel, last, [*roots, *rows.full, *blocks], rows.ends, partial, ends, 0),
     ]
-    return [_coded(x, gathers) for x in parts]
+    return [coded(x, gathers) for x in parts]
 
 
 def _touched(x: Input, sizes: Ints) -> int:
@@ -301,12 +301,12 @@ def _map(
     plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in results.eqns]))
     n = len(values.accesses)
     ops = values.ops(results.eqns, n)
-    operands = _operands([v.aval for v in (*values.roots, *writes)], values.modes(plan.modes, ops))
+    operands = operands_of([v.aval for v in (*values.roots, *writes)], values.modes(plan.modes, ops))
     kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results.values], operands[n:])
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in dict.fromkeys(writes))
-    launch = Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, _flops(results.eqns, size))
-    return _coded(launch, results.eqns)
+    launch = Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, flops_of(results.eqns, size))
+    return coded(launch, results.eqns)
 
 
 def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
@@ -324,17 +324,17 @@ def _over_box(
     targets = [Place(x.strides, x.offset, size) for x, size in zip(parts, sizes, strict=True)]
     modes, plan = map_plan(shape, values.places() + targets, len(writes), weight([e.prim for e in eqns]))
     ops = values.ops(eqns, n)
-    operands = _operands([v.aval for v in (*values.roots, *writes)], values.modes(modes, ops))
+    operands = operands_of([v.aval for v in (*values.roots, *writes)], values.modes(modes, ops))
     kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results], operands[n:])
     size = math.prod(shape)
     written = size * sum(sizes)
-    return _coded(Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, _flops(eqns, size)), eqns)
+    return coded(Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, flops_of(eqns, size)), eqns)
 
 
-def _coded(launch: Launch, eqns: Sequence[Eqn]) -> Launch:
-    """A launch with the places of the codes of its gathers."""
+def coded(launch: Launch, eqns: Sequence[Eqn]) -> Launch:
+    """A launch with the places of the codes of those equations that may stop the program."""
     assert isinstance(launch.kernel, Kernel)
-    gathers = [e for e in eqns if e.prim.name == "gather"]
+    gathers = [e for e in eqns if e.prim.name in ("gather", "scatter")]
     return launch._replace(codes=tuple((len(launch.plan) + n, e) for n, e in zip(launch.kernel.codes, gathers, strict=True)))
 
 
@@ -384,7 +384,7 @@ def tape_launches(a: Analysis, task: Task) -> list[Launch]:
     reads, writes = [*tape.roots, *fresh], [*(v for v, _ in over), *plain, scratch]
     plan = tape.plan(kernel, [*reads, *writes], scratch)
     moved = 8 * len(tape.code)
-    return [*out, Launch(kernel, plan, reads, writes, moved, moved, _flops(task.eqns, 1), over=over)]
+    return [*out, Launch(kernel, plan, reads, writes, moved, moved, flops_of(task.eqns, 1), over=over)]
 
 
 def _why_copied(u: Update) -> str:
@@ -420,11 +420,11 @@ def copy_launch(root: Atom, layout: Layout, out: Var, target: Layout | None = No
     written = math.prod(target.shape) * out.aval.dtype.itemsize
     if isinstance(root, Lit):
         modes, plan = map_plan(target.shape, [place], 1)
-        kernel = Kernel("map", [], [], [Lit(out.aval.dtype.type(root.value))], _operands([out.aval], modes))
+        kernel = Kernel("map", [], [], [Lit(out.aval.dtype.type(root.value))], operands_of([out.aval], modes))
         return Launch(kernel, plan, [], [out], 0, written, 0)
     places = [Place(layout.strides, layout.offset, out.aval.dtype.itemsize), place]
     modes, plan = map_plan(layout.shape, places, 1)
-    source, aim = _operands([out.aval, out.aval], modes)
+    source, aim = operands_of([out.aval, out.aval], modes)
     touched = math.prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s) * out.aval.dtype.itemsize
     return Launch(Kernel("map", [source], [], [0], [aim]), plan, [root], [out], touched, written, 0)
 

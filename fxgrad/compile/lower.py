@@ -17,13 +17,14 @@ from fxgrad.compile.control import Control, control_steps
 from fxgrad.compile.convolutions import conv_launches
 from fxgrad.compile.cost import library_flops
 from fxgrad.compile.fuse import Analysis, Task, partition
-from fxgrad.compile.indexed import index_steps
+from fxgrad.compile.indexed import index_steps, scatter_steps
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches
 from fxgrad.compile.layout import Layout, contiguous
 from fxgrad.compile.pipelines import pipelines
 from fxgrad.compile.plan import Memory, plan_memory
 from fxgrad.compile.products import product_launches
+from fxgrad.compile.schedule import finished_early
 from fxgrad.compile.source import Source
 from fxgrad.compile.store import lock
 from fxgrad.config import config
@@ -212,7 +213,9 @@ def compile_program(program: Program, donated: tuple[int, ...] = (), budget: int
     found = program.memo.get(kind)
     if found is None:
         key = (program.without_consts().key, program.places, kind)
-        importlib.import_module("fxgrad.runtime.launch")  # takes the lock too: never import it for the first time while holding it
+        importlib.import_module(
+            "fxgrad.runtime.launch"
+        )  # takes the lock too: never import it for the first time while holding it
         with lock:
             found = _executables.get(key)
             if found is None:
@@ -231,12 +234,12 @@ def forget_executables() -> None:
 def _compile(
     program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True, budget: int | None = None
 ) -> Executable:
-    plan = _planned(flatten(program), fusion, donated, reuse)
-    if budget is not None:
-        from fxgrad.compile.budget import within_budget
+    from fxgrad.compile.budget import fitted
 
-        plan = within_budget(plan, budget, lambda flat: _planned(flat, fusion, donated, reuse))
-    return Executable(plan)
+    def planner(flat: Program) -> Plan:
+        return _planned(flat, fusion, donated, reuse)
+
+    return Executable(fitted(planner(flatten(program)), budget, planner, fusion and reuse))
 
 
 def _planned(flat: Program, fusion: bool, donated: Sequence[int], reuse: bool) -> Plan:
@@ -256,6 +259,7 @@ def lowered(
     """
     a, tasks = partition(flat, fusion, donated)
     steps: list[Step] = []
+    pieces: set[Var] = set()
     foreign: set[Var] = set()  # what library calls answered, which may be views of what they were given
     for task in tasks:
         for u in task.updates:
@@ -267,9 +271,24 @@ def lowered(
             if step.kind == "host":
                 foreign.update(step.writes)
         steps += made
+        pieces |= _in_pieces(task, made)
     if fusion:
         steps = pipelines(steps)
-    return a, steps, _results(a, steps, inside)
+    results = _results(a, steps, inside)
+    if fusion and not inside:
+        native = {r.atom for r in results if r.kind == "native" and type(r.atom) is Var}
+        steps = finished_early(steps, native, flat.inputs, {flat.inputs[i] for i in donated}, pieces)
+    return a, steps, results
+
+
+def _in_pieces(task: Task, made: Sequence[Step]) -> set[Var]:
+    """The results of a task, if one of its steps completes what another has begun (and is said to read it)."""
+    begun: set[Var] = set()
+    for step in made:
+        if not begun.isdisjoint(step.reads):
+            return set(task.stored)
+        begun.update(v for v in step.writes if v in task.stored)
+    return set()
 
 
 # ---- steps ---------------------------------------------------------------------------------------------------------------
@@ -289,6 +308,8 @@ def _steps(a: Analysis, task: Task) -> list[Step]:
     empty = task.reduce is not None and task.reduce.inputs[0].aval.size == 0
     if empty or all(v.aval.size == 0 for v in task.stored):
         return [_identity(task, v) for v in task.stored]
+    if task.kind == "scatter":
+        return scatter_steps(a, task)
     steps = []
     made_by = _PRODUCTS[task.eqns[0].prim.name] if task.kind == "dot" else launches
     for launch in made_by(a, task):

@@ -38,7 +38,7 @@ def replacing(path: str) -> Iterator[tuple[BinaryIO, str]]:
                 # src_dir_fd does not count for an absolute path; without one, Python calls link(), which follows nothing
                 os.link(_descriptor(file), temporary, src_dir_fd=handle, follow_symlinks=True)
         os.replace(temporary, path)
-        os.fsync(handle)  # makes the rename last
+        _sync(handle)
     except BaseException:
         if temporary is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -69,3 +69,12 @@ def _temporary_name(directory: str) -> str:
 
 def _descriptor(file: BinaryIO) -> str:
     return f"/proc/self/fd/{file.fileno()}"
+
+
+def _sync(directory: int) -> None:
+    """Make a rename last, where the file system can."""
+    try:
+        os.fsync(directory)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:  # "fd is bound to a special file which does not support synchronization"
+            raise

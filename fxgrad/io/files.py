@@ -70,7 +70,7 @@ def save(path: Path, tree: Any, metadata: Mapping[str, str] | None = None) -> No
     except OSError as problem:
         failed = errors.FileWriteError(
             f"cannot save {path}: {problem.strerror or problem}",
-            why="A new file is written beside it and then takes its place; what was there before is as it was.",
+            why="A new file is written beside it, and takes its place only when it is complete.",
             fix="Save to a directory that exists, may be written, and has room.",
         )
         failed.errno = problem.errno

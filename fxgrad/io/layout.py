@@ -24,7 +24,10 @@ DTYPES: dict[str, np.dtype] = {
     "C64": np.dtype("<c8"),
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-MAX_HEADER = 100_000_000  # the format's own limit
+MAX_HEADER = 100_000_000  # bytes, the format's own limit
+MAX_CONTAINERS = (
+    2_000_000  # lists and objects in a JSON text, three an array: of `[],` a Python list takes twenty times the bytes
+)
 _FOREIGN = (  # how files begin that people mistake for safetensors, where that gives no possible length of a header
     (
         b"PK\x03\x04",
@@ -85,10 +88,10 @@ def build_header(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> tup
         header[name] = {"dtype": NAMES[a.dtype], "shape": a.shape, "data_offsets": (start, end)}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    if len(text) > MAX_HEADER:
+    if len(text) > MAX_HEADER or _containers(text) > MAX_CONTAINERS:
         raise errors.FxValueError(
-            f"names, shapes and structure of this tree take {len(text):,} bytes in the header of a file",
-            why=f"The safetensors format has headers of at most {MAX_HEADER:,} bytes.",
+            f"names, shapes and structure of this tree take {len(text):,} bytes, {_containers(text):,} lists and objects as JSON",
+            why=f"A file has at most {MAX_HEADER:,} bytes of them and fx.io reads at most {MAX_CONTAINERS:,} lists and objects.",
             fix="Stack small arrays into larger ones, or save the tree in several files.",
         )
     return len(text).to_bytes(8, "little") + text, order
@@ -143,12 +146,18 @@ def parse_json(text: bytes | str, path: str, what: str) -> Any:
     def refuse(constant: str) -> NoReturn:
         raise ValueError(f"{constant} is no number there")
 
+    if _containers(text if isinstance(text, bytes) else text.encode(errors="replace")) > MAX_CONTAINERS:
+        fail(path, f"{what} has more than {MAX_CONTAINERS:,} lists and objects", why="They would fill the memory.")
     try:
         return json.loads(text.decode() if isinstance(text, bytes) else text, object_pairs_hook=unique, parse_constant=refuse)
     except RecursionError:
         fail(path, f"{what} is nested too deep")
     except ValueError as problem:  # not UTF-8, no JSON, an int of thousands of digits, and what is raised above
         fail(path, f"{what} is not valid JSON: {problem}")
+
+
+def _containers(text: bytes) -> int:
+    return text.count(b"[") + text.count(b"{")
 
 
 def _is_size(x: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fxgrad.kernels.matmul import PLAN, MatmulKernel, block_length
 
-__all__ = ["DIMS", "WINDOW_PLAN", "WindowKernel"]
+__all__ = ["DIMS", "WINDOW_PLAN", "ChannelsKernel", "WindowKernel"]
 
 DIMS = 3  # spatial dimensions; where there are fewer the first ones have length 1
 _EACH = ("lines", "line_step", "low", "taps", "tap_step", "size", "move", "c_step")
@@ -40,3 +40,18 @@ class WindowKernel(MatmulKernel):
         from fxgrad.kernels.conv_emit import emit_windows
 
         return emit_windows(module, name, self.dtype, block_length(self.dtype))
+
+
+class ChannelsKernel(WindowKernel):
+    """c[i, g] = window(x)[i, k, g] * b[k, g]: the batches g lie side by side in all three, and are lanes of vectors.
+
+    In the plan n is the number of these batches, and the elements of a line have no channels.
+    """
+
+    form = "windows of channels"
+    what = "c[i,g] = window(x)[i,k,g] * b[k,g] : sum over blocks of 256 k, in order, of the chain fma(x, b, sum) from 0"
+
+    def emit(self, module: Any, name: str) -> Any:
+        from fxgrad.kernels.conv_channels_emit import emit_channels
+
+        return emit_channels(module, name, self.dtype, block_length(self.dtype))

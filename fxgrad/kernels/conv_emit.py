@@ -13,12 +13,12 @@ from fxgrad.kernels.matmul_emit import MatmulEmitter, emit_panel
 from fxgrad.kernels.matmul_frame import for_each_nan, strong_sum
 from fxgrad.kernels.matmul_tile import LINE, at, helper_function, register_block, smaller
 
-__all__ = ["emit_windows"]
+__all__ = ["Fields", "apart", "emit_windows", "following", "within"]
 
 _PANELS = 4  # panels of rows gathered at a time: with a block of k they fill the first-level cache
 
 
-class _Fields:
+class Fields:
     """Fields of a window plan, each loaded where it is asked for."""
 
     def __init__(self, b: ir.IRBuilder, plan: ir.Value):
@@ -37,7 +37,7 @@ def _larger(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.select(b.icmp_signed(">", x, y), x, y)
 
 
-def _apart(b: ir.IRBuilder, i: ir.Value, sizes: Sequence[ir.Value]) -> list[ir.Value]:
+def apart(b: ir.IRBuilder, i: ir.Value, sizes: Sequence[ir.Value]) -> list[ir.Value]:
     """A number as an index whose last parts have these sizes."""
     parts = []
     for n in reversed(sizes):
@@ -47,7 +47,7 @@ def _apart(b: ir.IRBuilder, i: ir.Value, sizes: Sequence[ir.Value]) -> list[ir.V
     return [i, *reversed(parts)]
 
 
-def _next(b: ir.IRBuilder, index: Sequence[ir.Value], sizes: Sequence[ir.Value]) -> list[ir.Value]:
+def following(b: ir.IRBuilder, index: Sequence[ir.Value], sizes: Sequence[ir.Value]) -> list[ir.Value]:
     """The index after this one; `sizes` are those of its last parts."""
     out, carry = [], ir.Constant(I1, 1)
     for i, n in zip(reversed(index[1:]), reversed(sizes), strict=True):
@@ -57,7 +57,8 @@ def _next(b: ir.IRBuilder, index: Sequence[ir.Value], sizes: Sequence[ir.Value])
     return [b.add(index[0], b.zext(carry, I64)), *reversed(out)]
 
 
-def _within(b: ir.IRBuilder, position: ir.Value, size: ir.Value) -> ir.Value:
+def within(b: ir.IRBuilder, position: ir.Value, size: ir.Value) -> ir.Value:
+    """Whether a position is one of `size`."""
     return b.icmp_unsigned("<", position, size)
 
 
@@ -74,7 +75,7 @@ def _gather_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
         return module.globals[name]
     fn, b = helper_function(module, name, [PTR, PTR, I64, I64, I64, I64, PTR, I64])
     plan, x, line, lines, element, elements, target, pitch = fn.args
-    p, size = _Fields(b, plan), i64(dtype.itemsize)
+    p, size = Fields(b, plan), i64(dtype.itemsize)
     lanes = Lanes(b, register_block(dtype).lanes)
     line_sizes, steps, lows = p.each("lines"), p.each("line_step"), p.each("low")
     taps, tap_steps, sizes, moves = p.each("taps"), p.each("tap_step"), p.each("size"), p.each("move")
@@ -82,15 +83,15 @@ def _gather_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
     tap_sizes = [taps[1], p["runs"]]
     stop = b.add(element, elements)
     first = b.sdiv(element, run)
-    begin = _apart(b, first, tap_sizes)
-    whole = Loop(b, i64(0), lines, 1, [*_apart(b, line, line_sizes), target])
+    begin = apart(b, first, tap_sizes)
+    whole = Loop(b, i64(0), lines, 1, [*apart(b, line, line_sizes), target])
     *index, row = whole.carried
     base = at(b, x, b.mul(index[0], plain_move))
     corner = [b.sub(b.mul(i, s), low) for i, s, low in zip(index[1:], steps, lows, strict=True)]
     runs = Loop(b, b.mul(first, run), stop, None, begin)
     tap = runs.carried
     q = [b.add(c, b.mul(t, s)) for c, t, s in zip(corner, tap, tap_steps, strict=True)]
-    inside = b.and_(_within(b, q[0], sizes[0]), _within(b, q[1], sizes[1]))
+    inside = b.and_(within(b, q[0], sizes[0]), within(b, q[1], sizes[1]))
     source = base
     for position, move in zip(q, moves, strict=True):
         source = at(b, source, b.mul(position, move))
@@ -99,16 +100,35 @@ def _gather_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
     right = smaller(b, right, run)
     low, high = _larger(b, b.sub(element, runs.i), i64(0)), smaller(b, b.sub(stop, runs.i), run)
     place = at(b, row, b.mul(b.sub(runs.i, element), size))
-    vectors = Loop(b, low, high, lanes.lanes)
-    below = b.not_(lanes.mask(b.sub(left, vectors.i)))
-    mask = b.and_(below, lanes.mask(b.sub(right, vectors.i)))
-    offset = b.mul(vectors.i, size)
-    b.store(lanes.load_masked(at(b, source, offset), dtype, mask), at(b, place, offset), align=dtype.itemsize)
-    vectors.end()
-    runs.end(_next(b, tap, tap_sizes), b.add(runs.i, run))
-    whole.end([*_next(b, index, line_sizes), at(b, row, pitch)])
+    with b.if_else(b.and_(b.icmp_signed("<=", left, low), b.icmp_signed(">=", right, high))) as (all_inside, partly):
+        with all_inside:
+            _copy_run(lanes, dtype, source, place, low, high)
+        with partly:
+            vectors = Loop(b, low, high, lanes.lanes)
+            below = b.not_(lanes.mask(b.sub(left, vectors.i)))
+            mask = b.and_(below, lanes.mask(b.sub(right, vectors.i)))
+            offset = b.mul(vectors.i, size)
+            b.store(lanes.load_masked(at(b, source, offset), dtype, mask), at(b, place, offset), align=dtype.itemsize)
+            vectors.end()
+    runs.end(following(b, tap, tap_sizes), b.add(runs.i, run))
+    whole.end([*following(b, index, line_sizes), at(b, row, pitch)])
     b.ret_void()
     return fn
+
+
+def _copy_run(
+    lanes: Lanes, dtype: np.dtype, source: ir.Value, target: ir.Value, low: ir.Value, high: ir.Value
+) -> None:  # fmt: skip
+    """Elements low to high, up to a vector more being written."""
+    b, size = lanes.b, i64(dtype.itemsize)
+    whole = b.sub(high, i64(lanes.lanes - 1))
+    vectors = Loop(b, low, whole, lanes.lanes)
+    offset = b.mul(vectors.i, size)
+    b.store(lanes.load(at(b, source, offset), dtype), at(b, target, offset), align=dtype.itemsize)
+    vectors.end()
+    with b.if_then(b.icmp_signed("<", vectors.i, high)):
+        offset, mask = b.mul(vectors.i, size), lanes.mask(b.sub(high, vectors.i))
+        b.store(lanes.load_masked(at(b, source, offset), dtype, mask), at(b, target, offset), align=dtype.itemsize)
 
 
 def _rows_function(module: ir.Module) -> ir.Function:
@@ -118,19 +138,19 @@ def _rows_function(module: ir.Module) -> ir.Function:
         return module.globals[name]
     fn, b = helper_function(module, name, [PTR, I64, I64, PTR])
     plan, row, count, table = fn.args
-    p = _Fields(b, plan)
+    p = Fields(b, plan)
     by_lines = b.icmp_signed("!=", p["by_lines"], i64(0))
     lines, taps = p.each("lines"), p.each("taps")
     sizes = [b.select(by_lines, x, y) for x, y in zip(lines, (*taps[1:], p["channels"]), strict=True)]
     steps, plain = p.each("c_step"), p["c_plain"]
     steps = [b.select(by_lines, x, y) for x, y in zip((plain, *steps), (*steps, plain), strict=True)]
-    loop = Loop(b, i64(0), count, 1, _apart(b, row, sizes))
+    loop = Loop(b, i64(0), count, 1, apart(b, row, sizes))
     index = loop.carried
     offset = i64(0)
     for i, s in zip(index, steps, strict=True):
         offset = b.add(offset, b.mul(i, s))
     b.store(offset, b.gep(table, [loop.i], source_etype=I64))
-    loop.end(_next(b, index, sizes))
+    loop.end(following(b, index, sizes))
     b.ret_void()
     return fn
 
@@ -142,7 +162,7 @@ def _element_function(module: ir.Module, name: str, dtype: np.dtype, k_block: in
     """element(plan, x, row, b, c): one fixed sum, whose blocks that are NaN pass over zeros of the strong operand."""
     fn, b = helper_function(module, name, [PTR, PTR, I64, PTR, PTR])
     plan, x, row, y, c = fn.args
-    p, t = _Fields(b, plan), memory_type(dtype)
+    p, t = Fields(b, plan), memory_type(dtype)
     by_lines = b.icmp_signed("!=", p["by_lines"], i64(0))
     line_sizes, taps = p.each("lines"), p.each("taps")
     pairs = list(zip(p.each("line_step"), p.each("tap_step"), p.each("low"), strict=True))
@@ -150,13 +170,13 @@ def _element_function(module: ir.Module, name: str, dtype: np.dtype, k_block: in
     element_sizes, step = [*taps[1:], p["channels"]], p["b_row"]
 
     def factors(k: ir.Value) -> tuple[ir.Value, ir.Value]:
-        line = _apart(b, b.select(by_lines, row, k), line_sizes)
-        element = _apart(b, b.select(by_lines, k, row), element_sizes)
+        line = apart(b, b.select(by_lines, row, k), line_sizes)
+        element = apart(b, b.select(by_lines, k, row), element_sizes)
         place = at(b, at(b, x, b.mul(line[0], plain_move)), b.mul(element[3], i64(dtype.itemsize)))
         inside = ir.Constant(I1, 1)
         for d, (line_step, tap_step, low) in enumerate(pairs):
             q = b.sub(b.add(b.mul(line[d + 1], line_step), b.mul(element[d], tap_step)), low)
-            inside = b.and_(inside, _within(b, q, sizes[d]))
+            inside = b.and_(inside, within(b, q, sizes[d]))
             place = at(b, place, b.mul(q, moves[d]))
         safe = b.select(inside, place, y)
         value = b.select(inside, b.load(safe, typ=t, align=dtype.itemsize), ir.Constant(t, 0))
@@ -175,7 +195,7 @@ def _repair_function(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Fun
     element = _element_function(module, f"{name}_element", dtype, k_block)
     fn, b = helper_function(module, name, [PTR, PTR, I64, I64, PTR, PTR, I64, PTR])
     plan, x, row, rows, y, c, columns, table = fn.args
-    step = _Fields(b, plan)["b_column"]
+    step = Fields(b, plan)["b_column"]
     loop = Loop(b, i64(0), rows, 1)
     target = at(b, c, b.load(b.gep(table, [loop.i], source_etype=I64), typ=I64))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fxgrad.kernels.conv import DIMS, WINDOW_PLAN, WindowKernel
+from fxgrad.kernels.conv import DIMS, WINDOW_PLAN, ChannelsKernel, WindowKernel
 from fxgrad.kernels.matmul import APART, PackKernel
 from fxgrad.kernels.matmul_plan import Matrix, Product, Run, packing_apart, product_fields, units_of_work, ways_of_packing
 
@@ -48,6 +48,7 @@ class WindowProduct(NamedTuple):
     c: Matrix
     c_plain: int
     strong: int = 0
+    by_channel: bool = False  # the n columns are batches: see ChannelsKernel
 
     @property
     def lines(self) -> int:
@@ -84,11 +85,11 @@ def plan_windows(w: WindowProduct) -> list[Run]:
     """The kernels that compute it, in order, with the pointers a (for x), b, c and p; no size is zero."""
     p = w.product
     units = units_of_work(p)
-    values = units | ways_of_packing(p) | {"pack_a": 0} | _window_fields(w)
+    values = units | _window_fields(w) | ({} if w.by_channel else ways_of_packing(p) | {"pack_a": 0})
     aligned = p.c.row > 0 and not units["by_columns"]
     rows = (units["units"], units["unit"], p.m) if aligned else None
-    kernel = WindowKernel(w.dtype)
-    if values["pack_b"] != APART:
+    kernel = ChannelsKernel(w.dtype) if w.by_channel else WindowKernel(w.dtype)
+    if values.get("pack_b") != APART:
         return [Run(kernel, product_fields(p, values, WINDOW_PLAN), "abc", rows=rows)]
     packing, strides = packing_apart(p)
     assert isinstance(packing.kernel, PackKernel)

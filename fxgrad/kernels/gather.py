@@ -21,7 +21,7 @@ from fxgrad.kernels.loops import I32, I64, PTR, Lanes, Plan, advance, i64, memor
 from fxgrad.kernels.spec import Kernel, Moved, Op, Ref, Scalar
 from fxgrad.kernels.vector import Vec
 
-__all__ = ["Address", "emit_gather", "emit_move", "is_gather", "status_of"]
+__all__ = ["Address", "emit_gather", "emit_move", "emit_position", "is_gather", "status_of"]
 
 
 class Address(NamedTuple):
@@ -78,26 +78,42 @@ def _checked(lanes: Lanes, index: Vec, length: ir.Value, mask: ir.Value, status:
 
 
 def emit_move(
-    b: ir.IRBuilder, kernel: Kernel, plan: Plan, m: Moved, start: ir.Value, indices: Mapping[int, ir.Value], status: ir.Value
-) -> ir.Value:
-    """Where a moved operand begins, given where it would begin at index 0, and where its indices lie."""
+    b: ir.IRBuilder, kernel: Kernel, plan: Plan, m: Moved, start: ir.Value, indices: Mapping[int, ir.Value],
+    status: ir.Value | None, known: Sequence[ir.Value] = (),
+) -> ir.Value:  # fmt: skip
+    """Where a moved operand begins, given where it would begin at index 0, and where its indices lie.
 
-    def literal(ref: Ref) -> ir.Value:
-        assert isinstance(ref, Scalar)
-        return plan.literals[ref.number]
-
-    for k, (i, length, stride) in enumerate(m.indices):
-        dtype, n = kernel.inputs[i].dtype, literal(length)
-        loaded = b.load(indices[i], typ=memory_type(dtype), align=dtype.itemsize)
-        signed = dtype.kind == "i"
-        given = loaded if dtype.itemsize == 8 else (b.sext if signed else b.zext)(loaded, I64)
-        place = b.select(b.icmp_signed("<", given, i64(0)), b.add(given, n), given) if signed else given
-        bad = b.icmp_unsigned(">=", place, n)
-        with b.if_then(bad, likely=False):
-            b.store(given, b.gep(status, [i64(1)], source_etype=I64), align=8)
-            b.store(b.add(literal(m.code), i64(k)), status, align=8)
-        start = advance(b, start, b.mul(b.select(bad, i64(0), place), literal(stride)))
+    `known` are the positions of the first ones.
+    """
+    for k, (_, _, stride) in enumerate(m.indices):
+        place = known[k] if k < len(known) else emit_position(b, kernel, plan, m, k, indices, status)
+        start = advance(b, start, b.mul(place, _literal(plan, stride)))
     return start
+
+
+def emit_position(
+    b: ir.IRBuilder, kernel: Kernel, plan: Plan, m: Moved, k: int, indices: Mapping[int, ir.Value], status: ir.Value | None
+) -> ir.Value:  # fmt: skip
+    """Where the k-th index of a moved operand leads along its axis; 0 if it is out of bounds, which is reported."""
+    i, length, _ = m.indices[k]
+    dtype, n = kernel.inputs[i].dtype, _literal(plan, length)
+    loaded = b.load(indices[i], typ=memory_type(dtype), align=dtype.itemsize)
+    signed = dtype.kind == "i"
+    given = loaded if dtype.itemsize == 8 else (b.sext if signed else b.zext)(loaded, I64)
+    if m.clamps:
+        place = b.select(b.icmp_signed(">=", given, n), b.sub(n, i64(1)), given)
+        return b.select(b.icmp_signed("<", place, i64(0)), i64(0), place)
+    place = b.select(b.icmp_signed("<", given, i64(0)), b.add(given, n), given) if signed else given
+    bad = b.icmp_unsigned(">=", place, n)
+    with b.if_then(bad, likely=False):
+        b.store(given, b.gep(status, [i64(1)], source_etype=I64), align=8)
+        b.store(b.add(_literal(plan, m.code), i64(k)), status, align=8)
+    return b.select(bad, i64(0), place)
+
+
+def _literal(plan: Plan, ref: Ref) -> ir.Value:
+    assert isinstance(ref, Scalar)
+    return plan.literals[ref.number]
 
 
 def status_of(b: ir.IRBuilder, pointers: ir.Value, count: ir.Value) -> ir.Value:

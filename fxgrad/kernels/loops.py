@@ -576,11 +576,12 @@ def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
     if hasattr(kernel, "emit"):
         return kernel.emit(module, name)
-    from fxgrad.kernels import cols, row
+    from fxgrad.kernels import cols, row, scatter
 
     fn = kernel_function(module, name)
     b = ir.IRBuilder(fn.append_basic_block("entry"))
-    {"map": emit_map, "row": row.emit_row, "cols": cols.emit_cols}[kernel.form](kernel, fn, b)
+    forms = {"row": row.emit_row, "cols": cols.emit_cols, "put": scatter.emit_scatter, "add": scatter.emit_scatter}
+    forms.get(kernel.form, emit_map)(kernel, fn, b)
     return fn
 
 

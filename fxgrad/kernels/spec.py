@@ -33,7 +33,7 @@ kernel row(a: f32 unit) -> (f32 unit) {
 A `keep` puts a value aside for later passes; operations between the passes (`u`) are done once a row. What has one value for each
 row is written at the end of the row (`return`), and comes last among the outputs. A line `a at s0 c s1 s2` says that operand a
 begins, in each row, where its `index` operand c leads: s0 is the code of an index out of bounds, s1 how many positions there are,
-s2 the bytes from one to the next.
+s2 the bytes from one to the next. The result of forms `put` and `add` is moved so, and written or added to (scatter.py).
 
 The value of a literal is no part of the structure: it is read from the end of the launch's plan, so that another learning rate
 compiles nothing. Literals are numbered by position, equal ones apart: which of them happen to be equal is no structure either.
@@ -82,11 +82,15 @@ class Operand(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """An operand of a row that begins where indices lead: (index operand, how many positions, bytes from one to the next)."""
+    """An operand of a row that begins where indices lead: (index operand, how many positions, bytes from one to the next).
+
+    One that clamps takes the nearest position for an index out of bounds.
+    """
 
     operand: int
     code: Ref
     indices: tuple[tuple[int, Ref, Ref], ...]
+    clamps: bool = False
 
 
 class Op(NamedTuple):
@@ -146,7 +150,7 @@ class Kernel:
     ):
         self.form, self.inputs, self.outputs = form, tuple(inputs), tuple(outputs)
         self.literals: list[np.generic] = []
-        self.moved = tuple([Moved(m.operand, self._slot(m.code), tuple(map(self._index, m.indices))) for m in moved])
+        self.moved = tuple([self._moved(m) for m in moved])
         self.ops = self._without_literals(ops)
         self.results = tuple(map(self._slot, results))
         self.stages = tuple(map(self._stage, stages))
@@ -160,8 +164,9 @@ class Kernel:
         self.literals.append(ref.value)
         return Scalar(len(self.literals) - 1, ref.aval.dtype)
 
-    def _index(self, x: tuple[int, Ref, Ref]) -> tuple[int, Ref, Ref]:
-        return x[0], self._slot(x[1]), self._slot(x[2])
+    def _moved(self, m: Moved) -> Moved:
+        code = self._slot(m.code)
+        return Moved(m.operand, code, tuple([(i, self._slot(n), self._slot(step)) for i, n, step in m.indices]), m.clamps)
 
     def _without_literals(self, ops: Sequence[Op]) -> tuple[Op, ...]:
         return tuple([self._without(op) if Lit in map(type, op.args) else op for op in ops])
@@ -199,7 +204,7 @@ class Kernel:
     @property
     def codes(self) -> list[int]:
         """The numbers of the literals that are codes of indices out of bounds."""
-        codes = [m.code for m in self.moved] + [op.args[1] for op in self.all_ops if op.prim.name == "gather"]
+        codes = [m.code for m in self.moved if not m.clamps] + [op.args[1] for op in self.all_ops if op.prim.name == "gather"]
         return [c.number for c in codes if isinstance(c, Scalar)]
 
     @property
@@ -237,9 +242,10 @@ class Kernel:
     @property
     def title(self) -> str:
         """The names of its operations."""
-        names = ["gather"] * len(self.moved) + [op.prim.name for op in self.ops]
+        names = ["gather" for m in self.moved if m.operand < len(self.inputs)] + [op.prim.name for op in self.ops]
         for s in self.stages:
             names += [op.prim.name for op in (*s.before, *s.ops)] + [f.prim.name for f in s.folds]
+        names += ["scatter" for m in self.moved if m.operand >= len(self.inputs)]
         return " ".join(names) or "copy"
 
     @property
@@ -355,7 +361,8 @@ def _format(kernel: Kernel) -> str:
 
 def _format_moved(m: Moved, names: Sequence[str]) -> str:
     words = [format_ref(m.code, names), *(format_ref(x, names) for part in m.indices for x in part)]
-    return f"  {names[m.operand]} at {' '.join(words)}"
+    name = names[m.operand] if m.operand < len(names) else "result"
+    return f"  {name} at {' '.join(words)}{' clamped' if m.clamps else ''}"
 
 
 def _format_stage(stage: Stage, names: list[str], first: int) -> list[str]:

@@ -19,3 +19,8 @@ def as_float(x: Any) -> Any:
 def constant(x: Any, value: float) -> Any:
     """A scalar of the dtype of x."""
     return x.dtype.type(value)
+
+
+def wide(x: Any) -> Any:
+    """float16 as float32, to compute in."""
+    return as_dtype(x, np.dtype(np.float32)) if x.dtype == np.float16 else x

@@ -15,6 +15,7 @@ from fxgrad.lax_conv import conv_transpose as _conv_transpose
 from fxgrad.lax_windows import pooled
 from fxgrad.nn.common import as_float
 from fxgrad.numpy.core import as_dtype, result_type, tensor
+from fxgrad.numpy.prepared import prepared
 from fxgrad.primitives.shape import Ints, broadcast, reshape
 from fxgrad.primitives.windows import Windows
 
@@ -34,7 +35,9 @@ def _operands(name: str, x: Any, w: Any) -> tuple[Any, Any, Any, int]:
     dtype = result_type(x, w)
     lead = x.shape[: x.ndim - count - 1]
     x, w = as_dtype(x, dtype), as_dtype(w, dtype)
-    return reshape(x, shape=(math.prod(lead), *x.shape[len(lead) :])), w, lead, count
+    if len(lead) != 1:
+        x = reshape(x, shape=(math.prod(lead), *x.shape[len(lead) :]))
+    return x, w, lead, count
 
 
 def _numbers(count: int) -> ConvDimensionNumbers:
@@ -43,9 +46,9 @@ def _numbers(count: int) -> ConvDimensionNumbers:
     return ConvDimensionNumbers(last, (count + 1, count, *range(count)), last)
 
 
-def _with_bias(y: Any, lead: Ints, b: Any) -> Any:
-    y = reshape(y, shape=(*lead, *y.shape[1:]))
-    return y if b is None else fnp.add(y, b)
+def _led(y: Any, lead: Ints) -> Any:
+    """The leading axes put back."""
+    return y if len(lead) == 1 else reshape(y, shape=(*lead, *y.shape[1:]))
 
 
 def conv(
@@ -66,12 +69,17 @@ def conv(
     >>> nn.conv(np.ones((2, 8, 8, 3)), np.ones((3, 3, 3, 16)), np.zeros(16), stride=2).shape
     (2, 4, 4, 16)
     """
+    y = _convolved(x, w, stride, padding, dilation, groups)
+    return y if b is None else fnp.add(y, b)
+
+
+@prepared(2)
+def _convolved(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Any:
     x, w, lead, count = _operands("conv", x, w)
     strides, steps = whole_numbers("stride", stride, count), whole_numbers("dilation", dilation, count)
     window = tuple((k - 1) * s + 1 for k, s in zip(w.shape[:count], steps, strict=True))
     pairs = window_padding(padding, x.shape[1:-1], window, strides)
-    y = convolution(x, w, _numbers(count), strides, pairs, (1,) * count, steps, feature_groups=groups)
-    return _with_bias(y, lead, b)
+    return _led(convolution(x, w, _numbers(count), strides, pairs, (1,) * count, steps, feature_groups=groups), lead)
 
 
 def conv_transpose(
@@ -94,7 +102,8 @@ def conv_transpose(
     if not isinstance(padding, str):
         padding = window_padding(padding, x.shape[1:-1], x.shape[1:-1], strides)
     y = _conv_transpose(x, w, strides, padding, whole_numbers("dilation", dilation, count), _numbers(count), transpose_kernel)
-    return _with_bias(y, lead, b)
+    y = _led(y, lead)
+    return y if b is None else fnp.add(y, b)
 
 
 def _windows(name: str, x: Any, window_shape: int | Sequence[int], strides: Any, padding: Padding) -> Windows:
@@ -126,6 +135,7 @@ def _windows(name: str, x: Any, window_shape: int | Sequence[int], strides: Any,
     return Windows(*((first,) * before + middle + (last,) for first, middle, last in full))
 
 
+@prepared(1)
 def max_pool(
     inputs: Any, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None, padding: Padding = "VALID"
 ) -> Any:  # fmt: skip
@@ -145,6 +155,7 @@ def max_pool(
     return pooled(x, "max", _windows("max_pool", x, window_shape, strides, padding))
 
 
+@prepared(1)
 def min_pool(
     inputs: Any, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None, padding: Padding = "VALID"
 ) -> Any:  # fmt: skip
@@ -159,6 +170,7 @@ def min_pool(
     return pooled(x, "min", _windows("min_pool", x, window_shape, strides, padding))
 
 
+@prepared(1)
 def avg_pool(
     inputs: Any, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None, padding: Padding = "VALID",
     count_include_pad: bool = True,

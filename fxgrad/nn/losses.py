@@ -9,9 +9,10 @@ from typing import Any
 
 import fxgrad.numpy as fnp
 from fxgrad import errors
+from fxgrad.api.programs import stop_gradient
 from fxgrad.nn.activations import log_sigmoid, log_softmax, relu
-from fxgrad.nn.common import as_float, constant
-from fxgrad.numpy.core import canonical_axis, tensor
+from fxgrad.nn.common import as_float, constant, wide
+from fxgrad.numpy.core import as_dtype, canonical_axis, tensor
 from fxgrad.numpy.indexing import within
 from fxgrad.scipy import special
 
@@ -256,7 +257,13 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: in
         >>> fx.nn.softmax_cross_entropy_with_integer_labels(np.array([[0.0, 0.0], [0.0, 9.0]]), np.array([0, 1])).round(4)
         array([6.931e-01, 1.000e-04])
     """
-    return nll_loss(log_softmax(as_float(tensor(logits)), axis), labels, axis)
+    logits = as_float(tensor(logits))
+    z = wide(logits)
+    at_label = _at_labels("softmax_cross_entropy_with_integer_labels", z, labels, axis)
+    peak = stop_gradient(fnp.max(z, axis, keepdims=True))
+    total = fnp.sum(fnp.exp(fnp.subtract(z, peak)), axis)
+    # log_softmax's very differences; the entry is picked before the maximum is taken off, so that both come from one pass
+    return as_dtype(fnp.subtract(fnp.log(total), fnp.subtract(at_label, fnp.squeeze(peak, axis))), logits.dtype)
 
 
 def nll_loss(log_probs: Any, labels: Any, axis: int = -1) -> Any:

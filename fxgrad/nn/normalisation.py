@@ -9,16 +9,11 @@ import numpy as np
 
 import fxgrad.numpy as fnp
 from fxgrad import errors
-from fxgrad.nn.common import as_float
+from fxgrad.nn.common import as_float, wide
 from fxgrad.numpy.core import as_dtype, canonical_axis, result_type, tensor
 from fxgrad.primitives import transcendental as tr
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", "standardize"]
-
-
-def _wide(x: Any) -> Any:
-    """float16 as float32, to compute in."""
-    return as_dtype(x, np.dtype(np.float32)) if x.dtype == np.float16 else x
 
 
 def _affine(x: Any, y: Any, scale: Any, bias: Any = None) -> Any:
@@ -48,7 +43,7 @@ def standardize(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
         array([-1.,  1.])
     """
     x = as_float(x)
-    return as_dtype(_standardized(_wide(x), axis, epsilon), x.dtype)
+    return as_dtype(_standardized(wide(x), axis, epsilon), x.dtype)
 
 
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1) -> Any:
@@ -70,7 +65,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5, a
                [ 0.    ,  0.    ]])
     """
     x = as_float(x)
-    return _affine(x, _standardized(_wide(x), axis, eps), scale, bias)
+    return _affine(x, _standardized(wide(x), axis, eps), scale, bias)
 
 
 def rms_norm(x: Any, scale: Any = None, eps: float = 1e-6, axis: Any = -1) -> Any:
@@ -88,8 +83,8 @@ def rms_norm(x: Any, scale: Any = None, eps: float = 1e-6, axis: Any = -1) -> An
         array([1.2, 1.6, 0. , 0. ])
     """
     x = as_float(x)
-    wide = _wide(x)
-    return _affine(x, fnp.multiply(wide, tr.rsqrt(fnp.add(fnp.mean(fnp.square(wide), axis, keepdims=True), eps))), scale)
+    full = wide(x)
+    return _affine(x, fnp.multiply(full, tr.rsqrt(fnp.add(fnp.mean(fnp.square(full), axis, keepdims=True), eps))), scale)
 
 
 # ---- channels ------------------------------------------------------------------------------------------------------------
@@ -154,9 +149,9 @@ def batch_norm(
     x = _spatial("batch_norm", x, 2)
     axis = canonical_axis(axis, x.ndim)
     scale, bias = _along(scale, x.ndim, axis), _along(bias, x.ndim, axis)
-    wide = _wide(x)
+    full = wide(x)
     if not training:
-        centered = fnp.subtract(wide, _along(mean, x.ndim, axis))
+        centered = fnp.subtract(full, _along(mean, x.ndim, axis))
         return _affine(x, fnp.multiply(centered, tr.rsqrt(as_float(fnp.add(_along(var, x.ndim, axis), eps)))), scale, bias), (
             mean,
             var,
@@ -169,8 +164,8 @@ def batch_norm(
             why="It divides by their standard deviation, which one value does not have.",
             fix="Train on larger batches, pass training=False, or use layer_norm or group_norm, which look at one example.",
         )
-    center = fnp.mean(wide, others, keepdims=True)
-    centered = fnp.subtract(wide, center)
+    center = fnp.mean(full, others, keepdims=True)
+    centered = fnp.subtract(full, center)
     spread = fnp.mean(fnp.square(centered), others, keepdims=True)
     y = _affine(x, fnp.multiply(centered, tr.rsqrt(fnp.add(spread, eps))), scale, bias)
     new = [fnp.reshape(center, (-1,)), fnp.multiply(fnp.reshape(spread, (-1,)), n / (n - 1))]
@@ -208,7 +203,7 @@ def group_norm(x: Any, num_groups: int, scale: Any = None, bias: Any = None, eps
         )
     grouped = (*x.shape[:-1], num_groups, channels // num_groups)
     axes = (*range(1, x.ndim - 1), x.ndim)
-    y = fnp.reshape(_standardized(fnp.reshape(_wide(x), grouped), axes, eps), x.shape)
+    y = fnp.reshape(_standardized(fnp.reshape(wide(x), grouped), axes, eps), x.shape)
     return _affine(x, y, scale, bias)
 
 
@@ -233,4 +228,4 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5
     """
     x = _spatial("instance_norm", x, 3)
     spatial: Sequence[int] = range(1, x.ndim - 1)
-    return _affine(x, _standardized(_wide(x), tuple(spatial), eps), scale, bias)
+    return _affine(x, _standardized(wide(x), tuple(spatial), eps), scale, bias)

@@ -227,8 +227,8 @@ def write_at(x: Any, index: Any, value: Any, mode: str) -> Any:
         if not u.size:
             return _fresh(x, x)
         return _fresh(window.write(lambda: x, u if mode == "set" else e.add(window.read(x), u)), x)
-    if any(type(i.value) is Tracer for i in chosen):
-        return _write_traced(x, items, value, mode)
+    if any(type(i.value) is Tracer for i in chosen) or _writes_rows(x, items):
+        return _write_arrays(x, items, value, mode)
     positions = np.arange(x.size).reshape(x.shape)[_concrete(items)]
     updates = fitted(value, x.dtype, positions.shape)
     if not positions.size:
@@ -265,8 +265,16 @@ def _concrete(items: list[Item]) -> tuple:
     return tuple(out)
 
 
-def _write_traced(x: Any, items: list[Item], value: Any, mode: str) -> Any:
-    """Index arrays are traced: slices that do not take a whole axis become index arrays too, and all go into one scatter."""
+def _writes_rows(x: Any, items: list[Item]) -> bool:
+    """Whether known index arrays lead to whole rows, so that one index each is enough."""
+    kinds, last = {i.kind for i in items}, items[-1]
+    if not kinds <= {"array", "int", "slice"} or "array" not in kinds or last.kind != "slice":
+        return False
+    return x.shape[-1] > 1 and last.value == (0, x.shape[-1], 1) and all(i.value.size for i in items if i.kind == "array")
+
+
+def _write_arrays(x: Any, items: list[Item], value: Any, mode: str) -> Any:
+    """Slices that do not take a whole axis become index arrays too, traced or known ones, and all go into one scatter."""
     items = (
         [i for i in items if i.kind not in ("new", "bool")]
         if not any(i.kind in ("new", "bool") for i in items)

@@ -145,16 +145,15 @@ def _batch(
 
 
 def _numpy(*args: Any, **params: Any) -> np.ndarray:
-    """The compiled kernels; dtypes without kernels are computed in wider ones."""
-    from fxgrad.runtime.conv import convolve
+    """The kernels; dtypes that have none are computed in wider ones."""
+    from fxgrad.runtime.eager import operation
 
     x, w = map(np.asarray, args)
     dtype = x.dtype
-    if dtype not in SUPPORTED:
-        wide = np.dtype(np.float32 if dtype.kind == "f" else np.int32)
-        x, w = x.astype(wide), w.astype(wide)
-    z = convolve(x, w, params)
-    return z if z.dtype == dtype else z.astype(dtype)
+    wide = dtype if dtype in SUPPORTED else np.dtype(np.float32 if dtype.kind == "f" else np.int32)
+    avals = [Aval(x.shape, wide), Aval(w.shape, wide)]
+    z = operation(conv, avals, params)(x.astype(wide, copy=False), w.astype(wide, copy=False))
+    return z.astype(dtype, copy=False)
 
 
 def has_window_kernel(dtype: np.dtype) -> bool:

@@ -57,7 +57,7 @@ def _work() -> None:
                 return
             key, (what, job) = next(iter(_jobs.items()))
         try:
-            # Importing it takes the compiler's lock: an import in another thread would wait for ours, and the job for that import.
+            # Importing it takes the compiler's lock: an import elsewhere would wait for ours, and the job for that import.
             importlib.import_module("fxgrad.runtime.launch")
             with forks.compiling:
                 job()

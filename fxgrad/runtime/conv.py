@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.runtime.caches import on_clear
+from fxgrad.ir.types import Aval
+from fxgrad.kernels.matmul_plan import SUPPORTED
+from fxgrad.primitives.shape import inverse
 
-__all__ = ["convolve"]
-
-_MOST_PLANS = 1024
+__all__ = ["conv_call"]
 
 
 class _Call(NamedTuple):
@@ -22,56 +23,55 @@ class _Call(NamedTuple):
     order: tuple[int, ...]
 
 
-class _Prepared(NamedTuple):
-    shape: tuple[int, ...]
-    zeros: bool  # whether places are left that no product writes
-    order: tuple[int, ...] | None  # of x's axes, if it has to be copied
-    calls: list[_Call]
-    alive: list[Any]  # what keeps the plans in memory
+def conv_call(avals: Sequence[Aval], params: dict[str, Any], out: Aval, otherwise: Callable) -> Callable:
+    """The primitive `conv` prepared for operands of these types; dtypes without kernels go to `otherwise`.
 
-
-_plans: dict[Any, _Prepared] = {}
-
-
-@on_clear
-def forget_plans() -> None:
-    """Drop prepared convolutions (those in use stay valid)."""
-    _plans.clear()
-
-
-def convolve(x: np.ndarray, w: np.ndarray, params: dict[str, Any]) -> np.ndarray:
-    """The primitive `conv` of two arrays of one dtype that has kernels; the result is C-contiguous."""
-    from fxgrad.runtime.launch import launch
-
-    x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
-    key = (x.dtype, x.shape, w.shape, *sorted(params.items()))
-    found = _plans.get(key) or _remember(key, x, w, params)
-    out = (np.zeros if found.zeros else np.empty)(found.shape, x.dtype)
-    if found.order is not None:
-        x = np.ascontiguousarray(x.transpose(found.order))
-    for call in found.calls:
-        b = w if call.part is None else np.ascontiguousarray(w[call.part].transpose(call.order))
-        arrays = {"a": x, "b": b, "c": out, "p": np.empty(call.passed, np.uint8)}
-        for kernel, plan, pointers in call.runs:
-            some = tuple([arrays[n] for n in pointers])
-            launch(kernel, plan, id(some))
-    return out
-
-
-def _remember(key: Any, x: np.ndarray, w: np.ndarray, params: dict[str, Any]) -> _Prepared:
-    from fxgrad.compile.cache import kernel_addresses
+    The result is a view of an array with its batch axes (which are groups of channels) last, before the free ones of w.
+    """
+    if out.dtype not in SUPPORTED:
+        return otherwise
+    if 0 in (avals[0].size, avals[1].size, out.size):
+        return lambda x, w: np.zeros(out.shape, out.dtype)
     from fxgrad.compile.conv_layout import ConvLayout
     from fxgrad.compile.layout import contiguous
-    from fxgrad.ir.types import Aval
-    from fxgrad.kernels.conv_plan import plan_windows
-    from fxgrad.primitives.conv import conv
+    from fxgrad.runtime.launch import launch
 
-    (out,) = conv.typ(Aval(x.shape, x.dtype), Aval(w.shape, w.dtype), **params)
-    if 0 in (x.size, w.size, out.size):
-        return _Prepared(out.shape, True, None, [], [])
-    operands = [contiguous(a.shape, a.itemsize) for a in (x, w)]
-    layout = ConvLayout(params, x.dtype, operands, contiguous(out.shape, x.itemsize))
+    operands = [contiguous(a.shape, a.dtype.itemsize) for a in avals]
+    nb, nw = len(params["batch"][0]), avals[1].ndim - sum(len(params[name][1]) for name in ("batch", "contract", "windows"))
+    lying = (*range(nb, out.ndim - nw), *range(nb), *range(out.ndim - nw, out.ndim))
+    memory = contiguous(tuple(out.shape[d] for d in lying), out.dtype.itemsize)
+    layout = ConvLayout(params, out.dtype, operands, memory.transposed(inverse(lying)))
+    if layout.copied is None:
+        lying, memory = tuple(range(out.ndim)), contiguous(out.shape, out.dtype.itemsize)
+        layout = ConvLayout(params, out.dtype, operands, memory)
     assert layout.copied is not None
+    calls, alive = _calls(layout, params["windows"][1], avals[1].ndim)
+    make = np.zeros if len(calls) < len(layout.phases) else np.empty  # places that meet nothing are written by nobody
+    order = layout.orders[0] if layout.copied else None
+    back = None if lying == tuple(range(out.ndim)) else inverse(lying)
+    shape, dtype = memory.shape, out.dtype
+
+    def kernel_call(x: Any, w: Any) -> Any:
+        x = np.ascontiguousarray(x if order is None else x.transpose(order))
+        result = make(shape, dtype)
+        for runs, passed, part, its_order in calls:
+            b = np.ascontiguousarray(w if part is None else w[part].transpose(its_order))
+            arrays = {"a": x, "b": b, "c": result}
+            if passed:
+                arrays["p"] = np.empty(passed, np.uint8)
+            for kernel, plan, pointers in runs:
+                some = tuple([arrays[n] for n in pointers])
+                launch(kernel, plan, id(some))
+        return result if back is None else result.transpose(back)
+
+    kernel_call.alive = alive  # type: ignore[attr-defined]  # plans, of which the calls know the addresses
+    return kernel_call
+
+
+def _calls(layout: Any, windows: tuple[int, ...], ndim: int) -> tuple[list[_Call], list[Any]]:
+    from fxgrad.compile.cache import kernel_addresses
+    from fxgrad.kernels.conv_plan import plan_windows
+
     calls, alive = [], []
     for phase in layout.phases:
         if phase.product is None:
@@ -80,12 +80,8 @@ def _remember(key: Any, x: np.ndarray, w: np.ndarray, params: dict[str, Any]) ->
         alive += runs
         addresses = kernel_addresses([r.kernel for r in runs])
         by_address = [(address, r.plan.ctypes.data, r.pointers) for address, r in zip(addresses, runs, strict=True)]
-        part = [slice(None)] * w.ndim
-        for axis, (first, step, count) in zip(params["windows"][1], phase.taps, strict=True):
+        part = [slice(None)] * ndim
+        for axis, (first, step, count) in zip(windows, phase.taps, strict=True):
             part[axis] = slice(first, first + (count - 1) * step + 1, step)
         calls.append(_Call(by_address, runs[0].passed, tuple(part) if phase.w_copied else None, layout.orders[1]))
-    if len(_plans) >= _MOST_PLANS:
-        _plans.clear()
-    zeros = len(calls) < len(layout.phases)
-    found = _plans[key] = _Prepared(out.shape, zeros, layout.orders[0] if layout.copied else None, calls, alive)
-    return found
+    return calls, alive

@@ -24,6 +24,7 @@ from fxgrad.primitives.base import Primitive, kernel_dtypes
 from fxgrad.runtime import background
 from fxgrad.runtime.buffers import Block
 from fxgrad.runtime.caches import on_clear
+from fxgrad.runtime.conv import conv_call
 from fxgrad.runtime.loops import control_call
 from fxgrad.runtime.matmul import product_call
 from fxgrad.runtime.tree import reduce_tree
@@ -155,7 +156,8 @@ def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Cal
         return _make_arithmetic(prim, avals, params, outs[0])
     if prim.kind in ("view", "host"):
         run = _from_numpy(prim, params)
-        return product_call(avals, params, outs[0], run) if prim.name == "dot" else run
+        prepare = _PREPARED.get(prim.name)
+        return run if prepare is None else prepare(avals, params, outs[0], run)
     if prim.kind == "expand":
         from fxgrad.trace.tracing import trace_expansion
 
@@ -166,6 +168,9 @@ def _make(prim: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Cal
         run = control_call(prim, avals, params, outs)
         return _from_program(lambda arrays: run(*arrays), len(outs))
     raise ValueError(f"primitive '{prim.name}' has unknown kind '{prim.kind}'")
+
+
+_PREPARED = {"dot": product_call, "conv": conv_call}  # kernels of their own
 
 
 def _call_runner(prim: Primitive, program: Program) -> Callable[[list], list]:

@@ -10,12 +10,13 @@ from typing import Any
 
 from fxgrad.testing.bits import assert_same_bits, same_bits
 from fxgrad.testing.check import Check, check_grads, check_jvp, check_vjp
+from fxgrad.testing.curve import ErrorCurves, gradient_error_curve
 from fxgrad.testing.diagnosis import Finding, GradientError
 from fxgrad.testing.ulp import ulp_difference
 
 __all__ = [
-    "Check", "Finding", "GradientError", "assert_gradients", "assert_same_bits", "check_grads", "check_jvp", "check_vjp",
-    "same_bits", "ulp_difference",
+    "Check", "ErrorCurves", "Finding", "GradientError", "assert_gradients", "assert_same_bits", "check_grads", "check_jvp",
+    "check_vjp", "gradient_error_curve", "same_bits", "ulp_difference",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from fxgrad.testing.patterns import suspicion
 from fxgrad.testing.reference import INFORMATIVE, Direction, Reference
 from fxgrad.testing.subject import Leaf, ShapeError, Subject
 
-__all__ = ["Finding", "GradientError", "diagnose", "inconclusive", "misshapen"]
+__all__ = ["Finding", "GradientError", "diagnose", "inconclusive", "locate", "misshapen"]
 
 SAMPLE = 40  # entries of the leaf that are measured to see a pattern
 
@@ -105,6 +105,11 @@ def _locate(scalar: _Scalar, v: Direction) -> int:
     return int(v.positions[0])
 
 
+def locate(reference: Reference, mode: str, precision: str, v: Direction, w: np.ndarray) -> int:
+    """The position of a wrong entry, where the derivative along v of the results weighted by w is."""
+    return _locate(_Scalar(reference, mode, precision, w), v)
+
+
 def _sample(leaf: Leaf, first: int) -> list[int]:
     """Entries of a leaf to measure: the one that was found, and others spread over the rest."""
     size = leaf.stop - leaf.start
@@ -134,7 +139,8 @@ def diagnose(reference: Reference, mode: str, precision: str, v: Direction, w: n
     if not np.any(wrong):  # each entry by itself is within its bar; together they are not
         worst = places.index(found)
     place, value, due, bar = places[worst], computed[worst], measured[worst], bars[worst]
-    ulps = float(abs(value - due) / _spacing(due, eps)) if np.isfinite(value) and np.isfinite(due) else np.inf
+    with np.errstate(over="ignore"):  # where the measured value is 0
+        ulps = float(abs(value - due) / _spacing(due, eps)) if np.isfinite(value) and np.isfinite(due) else np.inf
     text = f"{label}: computed {value:.10g}, measured {due:.10g} +- {bar:.1g}"
     text += f"\n  off by {value - due:.3g}" + (f" ({abs(value - due) / abs(due):.3g} of it)" if due else "")
     text += f", {ulps:.3g} ulp of {leaf.kind.name if precision == 'native' else 'float64'}"

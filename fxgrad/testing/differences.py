@@ -89,16 +89,16 @@ def fixed(path: Path, noise: np.ndarray, step: float) -> Estimate:
     return Estimate(coarse, np.where(np.isnan(bar), np.inf, bar), size, step)
 
 
-def complex_step(path: Callable[[complex], np.ndarray], noise: np.ndarray) -> Estimate:
+def complex_step(path: Callable[[complex], np.ndarray], noise: np.ndarray, size: np.ndarray) -> Estimate:
     """The derivative at 0 as the imaginary part of f(x + i h v) / h, for f analytic along v.
 
-    Nothing cancels, so it is good to rounding (Squire and Trapp, "Using complex variables to estimate derivatives of real
-    functions", SIAM Review 40, 1998).
+    `size` is how large f is over a step as long as the point. Nothing cancels, so it is good to rounding (Squire and Trapp,
+    "Using complex variables to estimate derivatives of real functions", SIAM Review 40, 1998).
     """
     found = path(IMAGINARY * 1j)
     value = np.imag(found) / IMAGINARY
-    bar = noise + 2.0**-48 * np.abs(value)
-    return Estimate(value, np.where(np.isfinite(value), bar, np.inf), np.abs(found), IMAGINARY)
+    bar = noise + 2.0**-48 * np.abs(value) + 2.0**-160 * size  # and h**2 of the third derivative
+    return Estimate(value, np.where(np.isfinite(value), bar, np.inf), np.maximum(np.abs(found), size), IMAGINARY)
 
 
 def is_analytic(path: Callable[[complex], np.ndarray], here: np.ndarray, noise: np.ndarray, reference: Estimate) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -60,9 +61,11 @@ class Library:
         """A new array of the library's own; rank 0 as a scalar."""
         return np.array(x, dtype)[()]
 
-    def complex_of(self, dtype: Any) -> Any:
-        """The complex type of double precision."""
-        return np.dtype(np.complex128)
+    def dtype(self, kind: Kind, precision: str) -> Any:
+        """What `array` makes of a leaf in this precision: "native", "wide", "narrow" (single) or "complex"."""
+        if precision in ("native", "wide"):
+            return kind.native if precision == "native" else kind.wide
+        return np.dtype(np.complex128 if precision == "complex" else np.complex64 if kind.complex else np.float32)
 
     def numpy(self, leaf: Any) -> np.ndarray:
         """The leaf as float64 or complex128."""
@@ -145,8 +148,12 @@ class Torch(Library):
         torch = importlib.import_module("torch")
         return torch.from_numpy(np.array(x)).to(dtype=dtype[0], device=dtype[1])
 
-    def complex_of(self, dtype: Any) -> Any:
-        return importlib.import_module("torch").complex128, dtype[1]
+    def dtype(self, kind: Kind, precision: str) -> Any:
+        if precision in ("native", "wide"):
+            return super().dtype(kind, precision)
+        torch = importlib.import_module("torch")
+        narrow = torch.complex64 if kind.complex else torch.float32
+        return torch.complex128 if precision == "complex" else narrow, kind.native[1]
 
     def numpy(self, leaf: Any) -> np.ndarray:
         torch = importlib.import_module("torch")
@@ -155,7 +162,9 @@ class Torch(Library):
 
     def jvp(self, f: Flat, primals: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
         try:
-            return importlib.import_module("torch").func.jvp(lambda *xs: tuple(f(*xs)), tuple(primals), tuple(tangents))[1]
+            with warnings.catch_warnings():  # PyTorch loads its forward rules with what it has deprecated itself
+                warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)
+                return importlib.import_module("torch").func.jvp(lambda *xs: tuple(f(*xs)), tuple(primals), tuple(tangents))[1]
         except (RuntimeError, NotImplementedError) as error:
             raise errors.UnsupportedError(
                 f"PyTorch has no forward mode for this function: {str(error).splitlines()[0]}",

@@ -73,14 +73,14 @@ def _whole(a: np.ndarray, n: np.ndarray) -> str:
         return ""
     ratios = a[on] / n[on]
     ratio = float(np.median(ratios))
-    if ratio == 0 or not _alike(ratios, np.full(ratios.shape, ratio)):
+    if ratio == 0 or abs(ratio - 1) <= CLOSE or not _alike(ratios, np.full(ratios.shape, ratio)):
         return ""
     for factor, text in (
         (
             1 / ratio,
-            "it is 1/{k} of what it should be: of {k} contributions one arrives (a missing accumulation, or sum over a broadcast axis).",
+            "it is 1/{k} of what it should be: a missing accumulation, or a missing sum over a broadcast axis of {k}.",
         ),
-        (ratio, "it is {k} times what it should be: accumulated {k} times, or a missing factor 1/{k} (a mean)."),
+        (ratio, "it is {k} times what it should be: accumulated {k} times, or without a factor 1/{k}."),
     ):
         k = round(factor)
         if 2 <= abs(k) <= MOST_USES and abs(factor - k) <= CLOSE * abs(k):

@@ -9,11 +9,10 @@ import numpy as np
 
 from fxgrad.testing import differences
 from fxgrad.testing.differences import Estimate
-from fxgrad.testing.subject import Subject
+from fxgrad.testing.subject import DOUBLE, Subject
 
-__all__ = ["DOUBLE", "INFORMATIVE", "Direction", "Reference"]
+__all__ = ["INFORMATIVE", "Direction", "Reference"]
 
-DOUBLE = 2.0**-52
 INFORMATIVE = 1e-3  # an error bar says something if it is smaller than this part of what f varies along the direction
 _SAMPLES = 2  # points one ulp away at which f is evaluated to see its rounding errors
 
@@ -51,7 +50,7 @@ class Reference:
         self.here = subject(subject.x, self.precision)
         self.failure: Exception | None = None  # why f could not be evaluated beside the point
         self.noise = self._noise()
-        self.analytic = False
+        self.analytic, self.size = False, np.zeros(self.here.shape)
         scales = [self._scale(subject.x[leaf.start : leaf.stop]) for leaf in subject.ins]
         self.scales = np.repeat(scales, [leaf.stop - leaf.start for leaf in subject.ins])
 
@@ -102,14 +101,14 @@ class Reference:
         if self.step is not None:
             return differences.fixed(self.path(v), self.noise, self.step / v.length)
         if self.analytic:
-            found = differences.complex_step(self.complex_path(v), self.noise)
+            found = differences.complex_step(self.complex_path(v), self.noise, self.size)
             if np.all(np.isfinite(found.bar)):
                 return found
         return differences.extrapolated(self.path(v), self.noise)
 
     def try_complex_step(self, v: Direction, found: Estimate) -> None:
         """Use the complex step from here on, if it gives what differences gave along v."""
-        exact = self.precision == "wide" or not self.narrow
+        exact, self.size = self.precision == "wide" or not self.narrow, found.size
         if self.step is None and exact and not any([leaf.kind.complex for leaf in (*self.subject.ins, *self.subject.outs)]):
             self.analytic = differences.is_analytic(self.complex_path(v), self.here, self.noise, found)
 

@@ -17,11 +17,14 @@ from fxgrad import errors
 from fxgrad.testing.libraries import Flat, Kind, Library
 from fxgrad.trace.function import argument_names, name_of
 
-__all__ = ["Leaf", "ShapeError", "Subject", "labelled", "subject_of"]
+__all__ = ["DOUBLE", "Leaf", "ShapeError", "Subject", "labelled", "subject_of"]
 
 Pull = Callable[[str, np.ndarray, np.ndarray], np.ndarray]  # (precision, x, cotangent) -> cotangent of x
 Function = Callable[[bool, str], Flat]  # (whether a forward derivative will be taken through it, precision) -> the flat function
 Push = Callable[[str, np.ndarray, np.ndarray], np.ndarray]  # (precision, x, tangent) -> tangent of the result
+
+
+DOUBLE = 2.0**-52
 
 
 class Leaf(NamedTuple):
@@ -68,15 +71,12 @@ class Subject:
     # ---- vectors and arrays --------------------------------------------------------------------------------------------
 
     def natives(self, leaves: Sequence[Leaf], x: np.ndarray, precision: str) -> list[Any]:
-        """The arrays of a vector, of the leaves' own types ("native") or of double precision ("wide")."""
+        """The arrays of a vector, of the leaves' own types ("native"), or as `Library.dtype` says."""
         arrays = []
         for leaf in leaves:
             part = x[leaf.start : leaf.stop]
             part = part.view(np.complex128) if leaf.kind.complex and part.dtype.kind == "f" else part
-            dtype = getattr(leaf.kind, "native" if precision == "native" else "wide")
-            if precision == "complex":
-                dtype = self.library.complex_of(dtype)
-            arrays.append(self.library.array(part.reshape(leaf.shape), dtype))
+            arrays.append(self.library.array(part.reshape(leaf.shape), self.library.dtype(leaf.kind, precision)))
         return arrays
 
     def vector(self, leaves: Sequence[Leaf], arrays: Sequence[Any], what: str = "a result of") -> np.ndarray:
@@ -115,21 +115,28 @@ class Subject:
                 return np.concatenate([y.reshape(-1) for y in found]) if found else np.zeros(0)
             return self.vector(self.outs, outs)
 
+    def in_precision(self, eps: float) -> str | None:
+        """The name of the precision with this unit, if f can be evaluated in it: "native", "wide" or "narrow"."""
+        if all([leaf.kind.eps == eps for leaf in self.ins]):
+            return "native"
+        chosen = "wide" if eps == DOUBLE else "narrow"
+        return chosen if self.allows(chosen) else None
+
     def allows(self, precision: str) -> bool:
-        """Whether f can be evaluated in double precision where its arguments have less: the result has it then, and agrees."""
-        here = self(self.x)
+        """Whether f can be evaluated in another precision: the result has it then, and agrees."""
+        here, eps = self(self.x), DOUBLE if precision == "wide" else 2.0**-23
         try:
             with self.library.wide():
                 outs = self.function(False, precision)(*self.natives(self.ins, self.x, precision))
                 kinds = [self.library.kind(y) for y in outs]
-                if any([k is None or k.eps > 2.0**-52 for k in kinds]):
+                if any([k is None or k.eps != eps for k in kinds]):
                     return False
                 there = self.vector(self.outs, outs)
         except Exception:  # noqa: BLE001 -- a function that is written for one dtype may fail in any way for another
             return False
         off = np.abs(here - there)
         scale = np.max(np.abs(there), initial=0.0, where=np.isfinite(there))
-        eps = max([leaf.kind.eps for leaf in self.ins])
+        eps = max([eps, *[leaf.kind.eps for leaf in self.ins]])
         return bool(np.all((off <= eps**0.5 * (scale or 1.0)) | ~np.isfinite(off)))
 
     def push(self, v: np.ndarray, precision: str, x: np.ndarray | None = None) -> np.ndarray:
