@@ -20,7 +20,7 @@ from fxgrad.ir.types import TAPE, Atom, Var
 from fxgrad.transforms.recompute import Choice, Graph
 
 if TYPE_CHECKING:
-    from fxgrad.compile.fuse import Analysis
+    from fxgrad.compile.analysis import Analysis
     from fxgrad.compile.lower import Plan
 
 __all__ = ["fitted"]

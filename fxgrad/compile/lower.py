@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import errors
+from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.cache import Recent, kernel_addresses
 from fxgrad.compile.control import Control, control_steps
 from fxgrad.compile.convolutions import conv_launches
 from fxgrad.compile.cost import library_flops
-from fxgrad.compile.fuse import Analysis, Task, partition
+from fxgrad.compile.fuse import Task, partition
 from fxgrad.compile.indexed import index_steps, scatter_steps
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches

@@ -11,7 +11,8 @@ from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Var
 
 if TYPE_CHECKING:
-    from fxgrad.compile.fuse import Analysis, Task
+    from fxgrad.compile.analysis import Analysis
+    from fxgrad.compile.fuse import Task
     from fxgrad.compile.lower import Step
 
 __all__ = ["finished_early", "reads_of", "schedule", "schedule_in_place"]
