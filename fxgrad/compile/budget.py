@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fxgrad.compile.analysis import Analysis
     from fxgrad.compile.lower import Plan
 
-__all__ = ["thrifty", "within_budget"]
+__all__ = ["fitted"]
 
 _TRIES = 7  # plans looked at on the way to a budget
 _CLOSE = 0.03  # of the budget: room that may be left unused
@@ -32,6 +32,7 @@ _LEVELS = 4  # how often what is computed again may be
 
 # Without a budget:
 _LARGE = 1 << 22  # work space that is worth looking at, in bytes
+_SHORT = 5000  # equations of a program for which a few plans more do not matter
 _SHARE = 0.035  # of the program's work may be done again
 _PARTS = (0.8, 0.6, 0.5, 0.4, 0.3, 0.27)  # of the bytes that wait for later readers: what to try
 _GAIN = 0.01  # of the work space, for each further step
@@ -39,44 +40,49 @@ _GAIN = 0.01  # of the work space, for each further step
 Planner = Callable[[Program], "Plan"]
 
 
-def within_budget(plan: Plan, budget: int, planner: Planner) -> Plan:
+def fitted(plan: Plan, budget: int | None, planner: Planner, thrift: bool = True) -> Plan:
     """The plan, or one of a program that computes the same with some equations run again, whose peak is within the budget.
 
+    `thrift`: what costs almost nothing is computed again in any case, if that saves work space.
+
     Raises:
-        FxValueError: there is none; the message says how low it can go.
+        FxValueError: no plan is within the budget; the message says how low it can go.
     """
     sizes, least = plan.memory_analysis(), _peak(plan)
+    thrift = thrift and sizes.temp_bytes >= _LARGE and len(plan.flat.eqns) <= _SHORT
+    if not thrift and (budget is None or least <= budget):
+        return plan
+    search = _Search(plan, planner)
+    frugal = _thrifty(search) if thrift else plan
+    if budget is None or _peak(frugal) <= budget:
+        return frugal
     for _ in range(_LEVELS):
-        if least <= budget:
-            return plan
-        search = _Search(plan, planner)
         if _peak(search.planned(search.graph.least()[0])) <= budget or _peak(search.lowest()) <= budget:
             return search.cheapest(budget) or search.lowest()
         plan = search.lowest()  # from here on, what is computed again may itself be computed again
         if _peak(plan) > (1 - _CLOSE) * least:
             break
         least = _peak(plan)
+        search = _Search(plan, planner)
     least = min(least, _peak(plan))
     if least <= budget:
         return plan
     raise errors.FxValueError(
         f"'{plan.flat.name}' does not run within memory_budget={budget}: it needs {least} bytes",
         why=f"Arguments take {sizes.argument_bytes} bytes and results {sizes.output_bytes}; the rest is the least work space "
-        f"that was found (without a budget: {sizes.temp_bytes}).",
+        f"that was found (without a budget: {frugal.memory_analysis().temp_bytes}).",
         fix=f"Pass memory_budget={least} or more, or give it less at a time: a smaller batch, or fx.scan over parts of it.",
     )
 
 
-def thrifty(plan: Plan, planner: Planner) -> Plan:
+def _thrifty(search: _Search) -> Plan:
     """The plan, or one with less work space that computes again what costs almost nothing: activations, say, from their inputs.
 
     Moving less memory makes up for it, about: what is computed again was not stored and is not read.
     """
-    least = plan.memory_analysis().temp_bytes
-    if least < _LARGE:
-        return plan
-    search, best = _Search(plan, planner), plan
-    allowed = _SHARE * sum(equation_cost(e) or 0 for e in plan.flat.eqns)
+    best = search.plan
+    least = best.memory_analysis().temp_bytes
+    allowed = _SHARE * sum(equation_cost(e) or 0 for e in search.flat.eqns)
     for part in _PARTS:
         choice = search.graph.choice(int(part * search.graph.bytes), transient=False)
         if choice is None or choice.cost > allowed:

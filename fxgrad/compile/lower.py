@@ -235,19 +235,12 @@ def forget_executables() -> None:
 def _compile(
     program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True, budget: int | None = None
 ) -> Executable:
+    from fxgrad.compile.budget import fitted
+
     def planner(flat: Program) -> Plan:
         return _planned(flat, fusion, donated, reuse)
 
-    plan = planner(flatten(program))
-    if budget is not None:
-        from fxgrad.compile.budget import within_budget
-
-        plan = within_budget(plan, budget, planner)
-    elif fusion and reuse:
-        from fxgrad.compile.budget import thrifty
-
-        plan = thrifty(plan, planner)
-    return Executable(plan)
+    return Executable(fitted(planner(flatten(program)), budget, planner, fusion and reuse))
 
 
 def _planned(flat: Program, fusion: bool, donated: Sequence[int], reuse: bool) -> Plan:

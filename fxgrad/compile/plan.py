@@ -24,6 +24,7 @@ __all__ = ["Memory", "Place", "plan_memory"]
 
 ALIGNMENT = 64
 _LARGE = 1 << 20  # bytes of an arena that are worth a second look
+_FEW = 2000  # chains: what an order costs grows with their square
 _HEADER, _NDIM = 6, 3  # of the plan of a map kernel: words before the sizes, and which of them is their number
 _PAST = 2  # of an operand's record: whether stores to it bypass the caches
 
@@ -247,7 +248,7 @@ def _offsets(chains: Sequence[_Chain], reuse: bool) -> tuple[list[int], int]:
         return -sizes[i] * math.sqrt(lives[i]), chains[i].birth
 
     best = _laid_out(sorted(range(count), key=by_size), sizes, births, deaths, reuse)
-    for key in (by_class, by_both) if reuse and best[1] >= _LARGE else ():
+    for key in (by_class, by_both) if reuse and best[1] >= _LARGE and count <= _FEW else ():
         best = min(best, _laid_out(sorted(range(count), key=key), sizes, births, deaths, reuse), key=lambda found: found[1])
     return best
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = ["Choice", "Graph"]
 _PRICES = 24  # powers of two, from 1 / _UNIT
 _UNIT = 32
 _NEVER = 1 << 80
+_LONGEST = 1500  # equations of a segment, where there are shorter ones: what a cut costs grows faster than its segment
 _LENGTHS = 24  # of segments, each 1 / sqrt(2) of the one before
 
 
@@ -92,7 +94,9 @@ class Graph:
                 found[ends] = None
                 if len(ends) > len(self.eqns) // 4:
                     break
-            self._divisions = [*found]
+            longest = {ends: max(b - a for a, b in pairwise((0, *ends))) for ends in found}
+            least = min(longest.values())
+            self._divisions = [ends for ends in found if longest[ends] <= max(least, _LONGEST)]
         return self._divisions
 
     def _crossing(self) -> np.ndarray:
