@@ -34,7 +34,14 @@ class Settings(NamedTuple):
 
 
 class Check:
-    """What a check that passed has looked at: `str()` is a summary of it."""
+    """What a check that passed has looked at: `str()` is a summary of it.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> check = fx.testing.check_grads(np.sin, (1.0,), order=1)
+        >>> check.order, check.library
+        (1, 'fxgrad')
+    """
 
     def __init__(self, name: str, library: str):
         self.name, self.library = name, library
