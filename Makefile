@@ -5,6 +5,7 @@
 #   make bench   what it costs, next to NumPy, JAX, PyTorch and others; writes docs/benchmarks   (ARGS="--only math", "--threads 1")
 #   make report  every benchmark and experiment, the notebooks, REPORT.md, all measured anew (under an hour; nothing else should run)
 #   make fuzz    random programs, many more than make test runs                   (FUZZ_EXAMPLES=100000)
+#   make release  build sdist and wheel into dist/, install the wheel with run-time dependencies only, and use it (2 minutes, needs the package index)
 #   make site    the documentation as a site in build/site, readable without a network; warnings are errors
 #   make docs    write docs/ops.md and docs/numerics.md again
 #   make accuracy   measure the errors of the math functions (15 minutes, a second time 1), write docs/numerics.json and the pages
@@ -18,7 +19,7 @@ FUZZ_EXAMPLES ?= 20000
 PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 8
 SOURCES := fxgrad tests examples bench docs
 
-.PHONY: demo test lint types site unit bench report fuzz docs accuracy format clean distclean
+.PHONY: demo test lint types site unit bench report release fuzz docs accuracy format clean distclean
 .DELETE_ON_ERROR:
 # lint, types and tests one after the other also under make -j: their reports are read from top to bottom
 .NOTPARALLEL:
@@ -55,6 +56,9 @@ report: .venv/.bench .venv/.notebooks
 	$(PY) -m bench.experiments all
 	$(PY) -m bench.experiments.notebooks
 	$(PY) -m bench.report_page
+
+release: .venv/.test
+	$(PY) -m tests.release
 
 # The pages are printed; a page that could not be made leaves the old one alone.
 docs: .venv/.test

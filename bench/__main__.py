@@ -24,11 +24,11 @@ ROOT = Path(__file__).resolve().parents[1]
 # Which also run with one thread.
 CASES = {
     "machine": False, "memory": True, "reductions": False, "math": False, "random": False, "rows": False, "vectors": False,
-    "matmul": True, "conv": False, "transformer": False, "loops": True, "programs": False, "calls": False, "startup": False,
-    "footprint": False,
+    "matmul": True, "conv": False, "transformer": False, "training": False, "loops": True, "programs": False,
+    "calls": False, "startup": False, "footprint": False,
 }  # fmt: skip
 BUSY = 0.1
-PEERS = ("torch", "jax", "autograd", "scipy", "numexpr", "numba")
+PEERS = ("torch", "jax", "optax", "autograd", "scipy", "numexpr", "numba")
 
 
 def run_case(args: argparse.Namespace) -> None:

@@ -51,8 +51,11 @@ class Report:
             raise KeyError(f"docs/experiments has no {name}.json: run python -m bench.experiments {name}")
         return self.results[name]
 
-    def figure(self, name: str, key: str) -> float:
+    def figure(self, name: str, key: str) -> float | None:
+        """None, a dash in the text, for what a test-size run has left out."""
         figures = self.result(name).figures
+        if key not in figures and self.result(name).quick:
+            return None
         if key not in figures:
             raise KeyError(f"{name} has no figure {key!r}; it has {', '.join(sorted(figures))}")
         return figures[key]
@@ -74,7 +77,8 @@ class Report:
         found = re.fullmatch(r"(\w+):(.+) (<=|>=|<|>) ([\d.e+-]+)", text)
         if found is None:
             raise ValueError(f"not a condition: {text!r}")
-        return COMPARISONS[found[3]](self.figure(found[1], found[2]), float(found[4]))
+        value = self.figure(found[1], found[2])
+        return value is not None and COMPARISONS[found[3]](value, float(found[4]))
 
     # ---- whole parts ---------------------------------------------------------------------------------------------------
 
@@ -113,7 +117,7 @@ class Report:
     def say_banner(self) -> str:
         """What a reader must know of runs that are worth little; nothing if all are sound."""
         quick = [r.name for r in self.results.values() if r.quick]
-        busy = [r.name for r in self.results.values() if (r.machine["busy"] or 0.0) > 0.1]
+        busy = [r.name for r in self.results.values() if r.busy]
         said = []
         if quick:
             said.append(f"**Test-size runs, whose figures say that the code works and nothing else: {', '.join(quick)}.**")

@@ -299,7 +299,7 @@ An element of a convolution is such a sum as well. k runs through the positions 
 through the channels of the group; places outside of the input count as zeros; where the input is dilated (`lhs_dilation`, the
 derivative of a strided convolution), positions that meet its holes are left out. The derivative by the kernel sums over the
 batch and in it over the places of the result, in row-major order. So bits depend neither on the layout, nor on how many
-images go together, nor on `vmap`.
+images go together, nor on `vmap`. `fx.config.matmul` is about products alone.
 
 Pooling: `max_pool` and `min_pool` are exact, of equal elements (and of NaN) the first counts. `avg_pool` and other sums over
 windows add the elements one after the other in row-major order; from 17 positions on along one axis after the other, the last

@@ -14,7 +14,9 @@ from tests.naive_windows import naive_conv, naive_pool
 LAST = ("NHWC", "HWIO", "NHWC")
 
 
-def _conv(name: str, shapes: Any, stride: Any, pads: Any, x_dilation: Any = None, dilation: Any = None, groups: int = 1) -> Case:
+def _conv(
+    name: str, shapes: Any, stride: Any, pads: Any, x_dilation: Any = None, dilation: Any = None, groups: int = 1
+) -> Case:  # fmt: skip
     middle = "HW" if len(stride) == 2 else "DHW"[-len(stride) :] if len(stride) == 3 else "W"
     numbers = (f"N{middle}C", f"{middle}IO", f"N{middle}C")
 
@@ -24,11 +26,14 @@ def _conv(name: str, shapes: Any, stride: Any, pads: Any, x_dilation: Any = None
     def oracle(x: np.ndarray, w: np.ndarray) -> np.ndarray:
         return naive_conv(x, w, stride, pads, x_dilation, dilation, groups)
 
-    return Case(name, f, oracle, [shapes], [(-1, 1), (-1, 1)], rtol=64)
+    x, w = shapes
+    larger = [((5, *(3 * n for n in x[1:-1]), x[-1]), w)]
+    return Case(name, f, oracle, [shapes], [(-1, 1), (-1, 1)], rtol=64, extra={"larger": larger})
 
 
-def _pool(name: str, f: Any, oracle: Any, shape: Any, **more: Any) -> Case:
-    return Case(name, f, oracle, [(shape,)], [(-2, 2)], rtol=16, **more)
+def _pool(name: str, f: Any, oracle: Any, shape: Any, larger: Any = None, **more: Any) -> Case:
+    """`larger`: a shape with work for several threads, if there is one."""
+    return Case(name, f, oracle, [(shape,)], [(-2, 2)], rtol=16, extra={"larger": [(larger or shape,)]}, **more)
 
 
 NONE, WINDOW = {"low": (0, 0), "high": (0, 0)}, {"window": (2, 2), "stride": (2, 1), "dilation": (1, 2)}
@@ -62,6 +67,7 @@ CONV = [
         lambda x: nn.max_pool(x, (2, 2), (2, 2)),
         lambda x: naive_pool(x, (2, 2), (2, 2), [(0, 0), (0, 0)], -np.inf, np.max),
         (2, 4, 5, 3),
+        larger=(5, 16, 15, 7),
         distinct=True,
     ),
     _pool(
@@ -69,6 +75,7 @@ CONV = [
         lambda x: nn.min_pool(x, (3, 2), (2, 1), ((1, 1), (0, 1))),
         lambda x: naive_pool(x, (3, 2), (2, 1), [(1, 1), (0, 1)], np.inf, np.min),
         (2, 5, 4, 2),
+        larger=(5, 16, 15, 7),
         distinct=True,
     ),
     _pool(
@@ -76,6 +83,7 @@ CONV = [
         lambda x: nn.avg_pool(x, (3, 3), (2, 1), "SAME"),
         lambda x: naive_pool(x, (3, 3), (2, 1), [(1, 1), (1, 1)], 0.0, np.mean),
         (1, 5, 4, 2),
+        larger=(5, 16, 15, 7),
     ),
     _pool(
         "window_put",

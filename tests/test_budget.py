@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import fxgrad as fx
 import fxgrad.numpy as fnp
+from bench import frontier
 from fxgrad.compile import budget as budgets
 from fxgrad.compile import lower
 from fxgrad.compile.inline import flatten
@@ -416,3 +418,40 @@ def test_choices_fit_and_are_the_best_for_their_price() -> None:
             assert allowed(graph, choice.again, kept)
             assert sum(map(graph.size, kept)) <= most
             assert choice.cost <= min(cost for size, cost in found if size <= most)
+
+
+# ---- the frontier --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_the_frontier(tmp_path: Path) -> None:
+    """The tables, what they say of what was asked for, and the picture; nothing is measured here."""
+
+    def point(space: int, grown: int, seconds: float) -> frontier.Point:
+        return frontier.Point(space + 1000, space, grown + 1000, seconds, 0.1, "same", 500, 10)
+
+    gpt = {
+        name: point(s, s + 90, 0.1)
+        for name, s in {"plain": 9000, "budget 5 kB": 5000, "block": 4000, "sqrt": 6000, "log": 3000}.items()
+    }
+    chain = {"1": point(24000, 24000, 1.0), "sqrt": point(2000, 2000, 1.4), "log": point(700, 700, 2.0)}
+    frontier.write(gpt, chain, ((2, 2, 16, 2, 8), (9, 32, 8)), tmp_path)
+    page = (tmp_path / "frontier.md").read_text()
+    assert page.count(": met") == 3 and "**missed**" not in page and "| budget 5 kB |" in page
+    assert "<svg" in (tmp_path / "frontier.svg").read_text()
+    chain["sqrt"] = point(2001, 2001, 1.46)
+    gpt["block"] = point(4000, 4600, 0.1)
+    frontier.write(gpt, chain, ((2, 2, 16, 2, 8), (9, 32, 8)), tmp_path)
+    assert (tmp_path / "frontier.md").read_text().count("**missed**") == 3
+
+
+def test_what_the_frontier_measures_runs() -> None:
+    sizes = (1, 2, 8, 2, 4)
+    step, args = frontier.gpt_step(sizes, None, None)
+    want = step(*args)
+    low = frontier.least_peak(sizes)
+    for checkpoint, budget in (("block", None), (None, low)):
+        again, _ = frontier.gpt_step(sizes, checkpoint, budget)
+        same(again(*args), want)
+    chains = [frontier.chain_step((5, 8, 4), s) for s in (1, "sqrt", "log")]
+    for step, args in chains:
+        same(step(*args), chains[0][0](*args))

@@ -239,3 +239,31 @@ def test_wrong_labels_raise_in_the_gradient():
 def test_logsumexp_and_its_gradient_share_the_exponentials():
     (kernel,) = lowered(fx.value_and_grad(lambda x: np.sum(nn.logsumexp(x, -1))), TABLE.repeat(3, 1)).steps[:1]
     assert kernel.title.split().count("exp") == kernel.title.split().count("max") == 1
+
+
+MAPS: dict[str, tuple[Callable[..., Any], tuple]] = {
+    "lookup": (lambda t, w: t[PLACES] * 2.0 + w, (TABLE, WEIGHTS)),
+    "two from one table": (lambda t, w: t[PLACES] * t[PLACES[::-1]] + w, (TABLE, WEIGHTS)),
+    "an index that counts": (lambda t, w, i: t[i] * i[:, None] + w, (TABLE, WEIGHTS, PLACES)),
+    "of a transposed one": (lambda t, w: fnp.transpose(t)[PLACES] + w[:, :23], (TABLE, WEIGHTS)),
+    "one number a row": (lambda t, w: fnp.broadcast_to(t[:, 3][PLACES][:, None], (31, 70)) * w, (TABLE, WEIGHTS)),
+    "one row": (lambda t, w: t[PLACES[:1]] + w[:1], (TABLE, WEIGHTS)),
+    "one column": (lambda t, w: t[PLACES, :1] + w[:, :1], (TABLE, WEIGHTS)),
+    "rows and elements": (lambda t, w: t[PLACES] + fnp.take_along_axis(w, np.argsort(w, -1), -1), (TABLE, WEIGHTS)),
+    "stored and used": (lambda t, w: (t[PLACES], t[PLACES] + w), (TABLE, WEIGHTS)),
+}
+
+
+def test_same_bits_of_maps(use_threads, cut_finely):
+    works = []
+    for name, (f, args) in MAPS.items():
+        works += [work(name, f, *args), work(f"{name}, single", f, *single(args))]
+    check(works, use_threads)
+
+
+def test_a_lookup_begins_its_rows_where_the_index_leads():
+    text = lowered(MAPS["lookup"][0], TABLE, WEIGHTS).text
+    assert " index" in text and "= gather" not in text
+    f = fx.jit(MAPS["an index that counts"][0])
+    with pytest.raises(FxIndexError, match="index -24 is out of bounds for axis 0 with size 23"):
+        f(TABLE, WEIGHTS, np.where(np.arange(31) == 30, -24, PLACES))

@@ -40,6 +40,10 @@ def messages(t: Any, u: Any) -> Any:
     return fnp.zeros_like(t).at[PLACES].add(t[PLACES[::-1]] * u[:, :1])
 
 
+def handed_on(t: Any) -> Any:
+    return fnp.zeros_like(t).at[PLACES].add(t[PLACES[::-1]])
+
+
 def in_a_middle_axis(x: Any) -> Any:
     return x.at[:, PLACES[:7]].add(x[:, 3:10] * 0.5)
 
@@ -78,6 +82,7 @@ WORKS: dict[str, tuple[Any, tuple, int]] = {  # with the number of kernels
     "replaced": (replaced, (TABLE, ROWS), 2),
     "stored": (stored, (TABLE, ROWS), 1),
     "messages": (messages, (TABLE, ROWS), 1),
+    "handed on": (handed_on, (TABLE,), 1),
     "in a middle axis": (in_a_middle_axis, (DEEP,), 2),
     "of two indices": (of_two_indices, (DEEP,), 1),
     "onto itself": (onto_itself, (TABLE,), 1),

@@ -59,7 +59,7 @@ def large_arguments(case: Case) -> Iterator[list[np.ndarray]]:
     elif case.shapes is BROADCAST_PAIRS:
         shapes = [((37, 41), (41,)), ((5, 1, 23), (19, 1))]
     else:
-        shapes = LARGE.get(case.name) or _larger(case.shapes[0])
+        shapes = LARGE.get(case.name) or case.extra.get("larger") or _larger(case.shapes[0])
     for i, s in enumerate(shapes):
         yield case.arrays(s, case.dtypes[i % len(case.dtypes)])
 

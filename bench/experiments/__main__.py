@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.experiments import EXPERIMENTS, FOLDER, pages
-from bench.experiments.base import Result, shown
+from bench.experiments.base import BUSY, Result, shown
 from bench.experiments.lab import Lab, module
 from bench.experiments.pictures import save_all
 from bench.peers import environment, version_of
@@ -63,7 +63,7 @@ def in_child(name: str, args: argparse.Namespace) -> None:
 def child(args: argparse.Namespace) -> None:
     (name,) = args.names
     where = machine()
-    if (where["busy"] or 0.0) > 0.1 and not args.quick:
+    if (where["busy"] or 0.0) > BUSY and not args.quick:
         print(f"  Others keep this machine {where['busy']:.0%} busy: figures of this run are not worth keeping.", flush=True)
     result = run(name, args.quick, args.threads, where)
     result.write(args.out)

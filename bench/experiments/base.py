@@ -12,6 +12,7 @@ from bench.report import quantity
 
 __all__ = ["Outcome", "Prediction", "Result", "Table", "shown"]
 
+BUSY = 0.1  # share of all cores' time
 KINDS = ("about", "at most", "at least")
 UNITS = ("", "s", "B", "B/s", "flop/s", "x", "%")
 
@@ -141,6 +142,11 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
     @property
+    def busy(self) -> bool:
+        """Whether others used the machine when the run began, so that its times are worth little."""
+        return (self.machine["busy"] or 0.0) > BUSY
+
+    @property
     def command(self) -> str:
         return f"python -m bench.experiments {self.name}"
 
@@ -178,6 +184,7 @@ class Result:
     def markdown(self, pictures: list[str]) -> str:
         """The page of the experiment."""
         run = "**A test-size run: the figures below say that it works, not what is true.** " if self.quick else ""
+        run += "**Others kept the machine busy: times are worth little.** " if self.busy else ""
         threads = "one thread" if self.threads == 1 else f"{self.threads} threads"
         where = f"{self.machine['cores']} cores of {self.machine['processor']}, {threads}, {self.machine['date']}"
         versions = ", ".join(f"{k} {v}" for k, v in self.versions.items())

@@ -50,7 +50,9 @@ def predict(lab: Lab) -> list[Prediction]:
             kind="at most",
             source="p13",
         ),
-        Prediction("parity64", "the same, float64", 1e-11, "", "Rounding alone.", kind="at most"),
+        Prediction(
+            "parity64", "worst gradient of the block against PyTorch, float64", 1e-11, "", "Rounding alone.", kind="at most"
+        ),
         Prediction(
             "trajectory",
             "worst parameter after 100 steps of Adam against PyTorch, float64",

@@ -95,11 +95,11 @@ def predict(lab: Lab) -> list[Prediction]:
     return [
         Prediction("step64", "best step of the central difference, float64", double["step"], "", why, 4),
         Prediction("step32", "best step of the central difference, float32", single["step"], "", why, 4),
-        Prediction("error64", "its least error, float64", double["error"], "", why, 4),
-        Prediction("error32", "its least error, float32", single["error"], "", why, 4),
+        Prediction("error64", "least error of the central difference, float64", double["error"], "", why, 4),
+        Prediction("error32", "least error of the central difference, float32", single["error"], "", why, 4),
         Prediction("forward64", "least error of the forward difference, float64", double["forward error"], "", why, 4),
         Prediction("slope_large", "slope right of the best step, central", 2.0, "", "h^2.", 1.15),
-        Prediction("slope_small", "minus the slope left of it", 1.0, "", "1/h.", 1.3),
+        Prediction("slope_small", "minus the slope left of the best step, central", 1.0, "", "1/h.", 1.3),
         Prediction(
             "complex64",
             "error of the complex step at h = 1e-12, float64",
@@ -191,7 +191,8 @@ def explain(result: Result) -> list[str]:
         ),
         (
             f"The complex step at h = 1e-12 is off by {shown(f['complex64'])}: it subtracts nothing, so nothing cancels. It "
-            "needs a function that is analytic and code that takes complex numbers."
+            "needs a function that is analytic and code that takes complex numbers. `fx.testing.gradient_error_curve` draws "
+            "the central curve of any function."
         ),
     ]
 

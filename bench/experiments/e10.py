@@ -190,8 +190,8 @@ def explain(result: Result) -> list[str]:
     return [
         (
             f"**Bandwidth.** The memory-bound chain gains {shown(f['memory'], 'x')} from {p} threads, "
-            f"{shown(result.predicted_value('memory'), 'x')} predicted: that is the plateau of memory, which one core nearly "
-            "reaches alone."
+            f"{shown(result.predicted_value('memory'), 'x')} predicted: that is the plateau of memory, of which one core "
+            f"alone draws {1 / f['memory']:.0%}; more threads cannot move it."
         ),
         (
             f"**Arithmetic.** The product gains {shown(f['product'], 'x')} and exp {shown(f['exp'], 'x')}, of "

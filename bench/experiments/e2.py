@@ -92,7 +92,15 @@ def predict(lab: Lab) -> list[Prediction]:
             "n tangent passes.",
             1.3,
         ),
-        Prediction("extrapolated_source", "the same", 5e6 * n / 1e7, "x", "The document's figure.", 1.3, source="p13"),
+        Prediction(
+            "extrapolated_source",
+            f"forward over reverse, {shown(n / 1e6)} million parameters",
+            5e6 * n / 1e7,
+            "x",
+            "The document's figure.",
+            1.3,
+            source="p13",
+        ),
     ]
 
 

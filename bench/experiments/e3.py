@@ -108,18 +108,34 @@ def predict(lab: Lab) -> list[Prediction]:
     quadratic = heads * t / d
     return [
         Prediction("tanh", "bytes kept by a tanh layer, in a", DERIVED["tanh"], "", "h alone.", 1.05),
-        Prediction("relu", "by a relu layer", DERIVED["relu"], "", "h alone.", 1.05),
-        Prediction("maximum", "by a layer of maximum(x, 0)", DERIVED["maximum"], "", "Argument and result.", 1.05),
-        Prediction("gelu", "by a gelu layer", DERIVED["gelu"], "", "Argument and result, if nothing is computed again.", 1.05),
+        Prediction("relu", "bytes kept by a relu layer, in a", DERIVED["relu"], "", "h alone.", 1.05),
+        Prediction(
+            "maximum", "bytes kept by a layer of maximum(x, 0), in a", DERIVED["maximum"], "", "Argument and result.", 1.05
+        ),
+        Prediction(
+            "gelu",
+            "bytes kept by a gelu layer, in a",
+            DERIVED["gelu"],
+            "",
+            "Argument and result, if nothing is computed again.",
+            1.05,
+        ),
         Prediction(
             "block",
-            f"by a transformer block (B,T,D,H = {b},{t},{d},{heads})",
+            f"bytes kept by a transformer block, in a (B,T,D,H = {b},{t},{d},{heads})",
             10 + quadratic,
             "",
             "With the cheap parts computed again.",
             1.15,
         ),
-        Prediction("block_plain", "the same", 16 + quadratic, "", "With everything kept.", kind="at most"),
+        Prediction(
+            "block_plain",
+            "bytes kept by a transformer block, in a, if nothing is computed again",
+            16 + quadratic,
+            "",
+            "With everything kept.",
+            kind="at most",
+        ),
         Prediction("width", "power of the width in a tanh layer's bytes", 1.0, "", "a = 4 B D.", 1.02),
         Prediction(
             "quadratic",

@@ -123,7 +123,15 @@ def predict(lab: Lab) -> list[Prediction]:
         Prediction(
             "saving", f"memory of {n} layers: plain over square root", n / (s + n / s), "x", "n over s + n/s, in a.", 1.35
         ),
-        Prediction("saving_source", "the same", math.sqrt(n) / 2, "x", "n over 2 round(sqrt(n)).", 1.35, source="p13"),
+        Prediction(
+            "saving_source",
+            f"memory of {n} layers: plain over square root",
+            math.sqrt(n) / 2,
+            "x",
+            "n over 2 round(sqrt(n)).",
+            1.35,
+            source="p13",
+        ),
         Prediction(
             "slower",
             f"time of {n} layers: square root over plain",
@@ -136,7 +144,9 @@ def predict(lab: Lab) -> list[Prediction]:
         Prediction(
             "ten", "activations of ten layers under the square root", 7.0, "", "3 boundaries, and 4 layers of one segment.", 1.1
         ),
-        Prediction("ten_source", "the same", 6.0, "", "The document's table.", 1.1, source="p13"),
+        Prediction(
+            "ten_source", "activations of ten layers under the square root", 6.0, "", "The document's table.", 1.1, source="p13"
+        ),
         Prediction(
             "budget_kept",
             f"planned peak over the budget, worst of {BUDGETS[lab.quick]} budgets",
@@ -311,10 +321,7 @@ def explain(result: Result) -> list[str]:
             f"derived, at {shown(f['slower'], 'x')} of the time, {shown(said('slower'), 'x')} derived. The derivation counts "
             "activations; the plan also holds the arrays in flight, which weigh most where little else is left."
         ),
-        (
-            "For ten layers the document's table reads 6; three segments of at most four layers hold 3 + 4 = 7. Its \"+100 % "
-            'forward" replays the last segment, whose values are still there.'
-        ),
+        ("For ten layers the document's table reads 6; three segments of at most four layers hold 3 + 4 = 7. Its \"+100 % "),
         (
             f"**Segments.** {f['best']:.0f} segments take least memory, sqrt(n) derived; the curve is flat there, so a factor "
             "of two in the number of segments costs little."

@@ -188,11 +188,11 @@ def explain(result: Result) -> list[str]:
             f"eager three {shown(f['call_eager'], 's')}; {', '.join(peers)}."
         ),
         (
-            f"**What compiling moves.** It divides dispatch by {f['eager_over_jit']:.1f} and halves the bytes of an element, so "
-            f"the crossover goes from {shown(f[f'N* {EAGER}'])} elements to {shown(compiled)}: so few are enough to keep a "
-            "compiled call busy. That is the case for compiling small work. At "
-            f"{shown(f['largest'])} elements, far above every crossover, compiling still gains {shown(f['largest_ratio'], 'x')} "
-            "over NumPy, but by bytes (E8), not by dispatch."
+            f"**What compiling moves.** It divides dispatch by {f['eager_over_jit']:.1f} and halves the bytes of an element, "
+            f"so the crossover goes from {shown(f[f'N* {EAGER}'])} elements to {shown(compiled)}: so few are enough to keep a "
+            f"compiled call busy. That is the case for compiling small work. At {shown(f['largest'])} elements, far above "
+            f"every crossover, compiling still gains {shown(f['largest_ratio'], 'x')} over NumPy, but by bytes (E8), not by "
+            "dispatch."
         ),
         (
             f"**Products.** NumPy's 64 x 64 product takes {shown(f['numpy64'], 's')} here, {f['share64']:.0%} of it what a 1 "

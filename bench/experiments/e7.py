@@ -121,7 +121,8 @@ def predict(lab: Lab) -> list[Prediction]:
         one, several = costs(lab, "one", "empty", cache)[0], costs(lab, "several", "empty", cache)[0]
         forward, gradient = (costs(lab, name, "eager", cache)[1] for name in ("sines", "gradient"))
     kernels = len(fx.jit(reductions).lower(np.ones((16, 16))).compile().steps)
-    each, operation, derived = (several - one) / max(kernels - 1, 1), forward / 11, gradient / 11
+    each, operation = (several - one) / max(kernels - 1, 1), forward / 11
+    derived = gradient / operations_of("gradient")
     lab.constants.used |= {
         "first compiled function, empty cache, s": one,
         "each further kernel, s": each,
@@ -131,7 +132,7 @@ def predict(lab: Lab) -> list[Prediction]:
     out = []
     for name in chosen(lab):
         f, args = problem(name)
-        operations = 30 if name == "operations" else len(program_of(forward_of(name), args).eqns)
+        operations = 30 if name == "operations" else operations_of(name)
         steps = len(fx.jit(f).lower(*args).compile().steps)
         first, eager = one + each * (steps - 1), operations * (operation if name == "operations" else derived)
         says = (
@@ -152,12 +153,9 @@ def predict(lab: Lab) -> list[Prediction]:
     return out
 
 
-def forward_of(name: str) -> Callable[..., Any]:
-    """The function whose gradient is taken."""
-    if name == "layers":
-        return network("tanh", 4, 64, 64)[0]
-    p = Problem((2, 32, 64, 4), "float32")
-    return p.example.loss_of(p.size.heads, p.target)
+def operations_of(name: str) -> int:
+    """Operations of a gradient's program, forward and backward."""
+    return len(program_of(*problem(name)).eqns)
 
 
 def chosen(lab: Lab) -> tuple[str, ...]:
@@ -212,12 +210,12 @@ def explain(result: Result) -> list[str]:
     f, out = result.figures, []
     for name in PROGRAMS:
         if f"paid {name}" in f:
-            ratio = f[f"eager {name}"] / f[f"compiled {name}"]
+            eager, compiled, hot = (f[f"{what} {name}"] for what in ("eager", "compiled", "hot"))
             out.append(
-                f"**{LABELS[name]}**: eager {shown(f[f'eager {name}'], 's')}, compiled {shown(f[f'compiled {name}'], 's')} a "
-                f"call, {shown(ratio, 'x')}. The first compiled call takes {shown(f[f'first {name}'], 's')} with an empty cache "
-                f"and {shown(f[f'warm {name}'], 's')} with a warm one, so compiling has paid after {f[f'paid {name}']:.0f} and "
-                f"{f[f'paid warm {name}']:.0f} calls. " + _background(f[f"hot {name}"] / f[f"eager {name}"], f[f"hot {name}"])
+                f"**{LABELS[name]}**: eager {shown(eager, 's')}, compiled {shown(compiled, 's')} a call, "
+                f"{shown(eager / compiled, 'x')}. The first compiled call takes {shown(f[f'first {name}'], 's')} with an empty "
+                f"cache and {shown(f[f'warm {name}'], 's')} with a warm one, so compiling has paid after "
+                f"{f[f'paid {name}']:.0f} and {f[f'paid warm {name}']:.0f} calls. " + _background(hot / eager, hot)
             )
     out.append(
         "With an empty cache most of the first call is the same for every function: the compiler and the runtime are "

@@ -97,7 +97,14 @@ def predict(lab: Lab) -> list[Prediction]:
             f"(K - 1) 4N, N = {shown(n)}.",
             1.01,
         ),
-        Prediction("chain_with", "the same with reuse", 0.0, "B", "All of it lies in the result.", kind="at most"),
+        Prediction(
+            "chain_with",
+            f"a chain of {k}, with reuse, between argument and result",
+            0.0,
+            "B",
+            "All of it lies in the result.",
+            kind="at most",
+        ),
         Prediction(
             "layers_saving",
             f"gradient of {LAYERS} tanh layers: without reuse over with it",

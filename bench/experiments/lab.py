@@ -39,14 +39,17 @@ class Lab:
     def size(self, full: Any, quick: Any) -> Any:
         return quick if self.quick else full
 
-    def timings(self, contenders: Mapping[str, Callable[[], Any]], repeat: int = 9, block: float = 0.02) -> dict[str, Timing]:
+    def timings(self, contenders: Mapping[str, Callable[[], Any]], repeat: int = 21, block: float = 0.003) -> dict[str, Timing]:
         """Contenders in turns; see bench.timing."""
         if self.quick:
             return interleave(contenders, 3, 0.002, 0.0)
         return interleave(contenders, repeat, block, 0.05)
 
-    def times(self, contenders: Mapping[str, Callable[[], Any]], repeat: int = 9, block: float = 0.02) -> dict[str, float]:
-        """Seconds of a call in the fastest block of each contender: what disturbs a call makes it slower, never faster."""
+    def times(self, contenders: Mapping[str, Callable[[], Any]], repeat: int = 21, block: float = 0.003) -> dict[str, float]:
+        """Seconds of a call in the fastest block of each contender: what disturbs a call makes it slower, never faster.
+
+        Many short blocks, some of which slip through between what others do.
+        """
         found = self.timings(contenders, repeat, block)
         self.spread = max([self.spread, *(t.median / t.least for t in found.values())])
         gc.collect(1)

@@ -20,15 +20,21 @@ from fxgrad.ir.types import TAPE, Atom, Var
 from fxgrad.transforms.recompute import Choice, Graph
 
 if TYPE_CHECKING:
-    from fxgrad.compile.fuse import Analysis
+    from fxgrad.compile.analysis import Analysis
     from fxgrad.compile.lower import Plan
 
-__all__ = ["within_budget"]
+__all__ = ["thrifty", "within_budget"]
 
 _TRIES = 7  # plans looked at on the way to a budget
 _CLOSE = 0.03  # of the budget: room that may be left unused
 _LEAST = 4  # plans looked at to tell how low it can go
 _LEVELS = 4  # how often what is computed again may be
+
+# Without a budget:
+_LARGE = 1 << 22  # work space that is worth looking at, in bytes
+_SHARE = 0.035  # of the program's work may be done again
+_PARTS = (0.8, 0.6, 0.5, 0.4, 0.3, 0.27)  # of the bytes that wait for later readers: what to try
+_GAIN = 0.01  # of the work space, for each further step
 
 Planner = Callable[[Program], "Plan"]
 
@@ -44,9 +50,8 @@ def within_budget(plan: Plan, budget: int, planner: Planner) -> Plan:
         if least <= budget:
             return plan
         search = _Search(plan, planner)
-        found = search.cheapest(budget)
-        if found is not None:
-            return found
+        if _peak(search.planned(search.graph.least()[0])) <= budget or _peak(search.lowest()) <= budget:
+            return search.cheapest(budget) or search.lowest()
         plan = search.lowest()  # from here on, what is computed again may itself be computed again
         if _peak(plan) > (1 - _CLOSE) * least:
             break
@@ -60,6 +65,26 @@ def within_budget(plan: Plan, budget: int, planner: Planner) -> Plan:
         f"that was found (without a budget: {sizes.temp_bytes}).",
         fix=f"Pass memory_budget={least} or more, or give it less at a time: a smaller batch, or fx.scan over parts of it.",
     )
+
+
+def thrifty(plan: Plan, planner: Planner) -> Plan:
+    """The plan, or one with less work space that computes again what costs almost nothing: activations, say, from their inputs.
+
+    Moving less memory makes up for it, about: what is computed again was not stored and is not read.
+    """
+    least = plan.memory_analysis().temp_bytes
+    if least < _LARGE:
+        return plan
+    search, best = _Search(plan, planner), plan
+    allowed = _SHARE * sum(equation_cost(e) or 0 for e in plan.flat.eqns)
+    for part in _PARTS:
+        choice = search.graph.choice(int(part * search.graph.bytes), transient=False)
+        if choice is None or choice.cost > allowed:
+            break
+        found = search.planned(choice)
+        if found.memory_analysis().temp_bytes < (1 - _GAIN) * least:
+            least, best = found.memory_analysis().temp_bytes, found
+    return best
 
 
 def _peak(plan: Plan) -> int:

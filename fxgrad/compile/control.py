@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.chunks import in_chunks
-from fxgrad.compile.fuse import Analysis
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.operands import Given, Operands
 from fxgrad.compile.plan import ALIGNMENT, Memory, plan_memory

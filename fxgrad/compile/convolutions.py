@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
+from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.conv_layout import ConvLayout, Phase
-from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.fuse import Task
 from fxgrad.compile.kernelize import Launch, copy_launch, fill_launch
-from fxgrad.ir.types import Aval, Lit, Var
+from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.conv_plan import plan_windows
 
 __all__ = ["conv_launches"]
@@ -40,7 +41,9 @@ def conv_launches(a: Analysis, task: Task) -> list[Launch]:
     return launches
 
 
-def _of_phase(a: Analysis, layout: ConvLayout, phase: Phase, x: Var, operand, out: Var) -> tuple[list[Launch], Launch]:  # type: ignore[no-untyped-def]
+def _of_phase(
+    a: Analysis, layout: ConvLayout, phase: Phase, x: Var, operand: Atom, out: Var
+) -> tuple[list[Launch], Launch]:  # fmt: skip
     """What leads to the product of a phase, and the product."""
     p = phase.product
     if p is None:

@@ -15,7 +15,7 @@ from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Lit, Var
 
 if TYPE_CHECKING:
-    from fxgrad.compile.fuse import Analysis
+    from fxgrad.compile.analysis import Analysis
     from fxgrad.compile.passes import RowSpace
 
 __all__ = [

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.analysis import Analysis
+from fxgrad.compile.fuse import Task
 from fxgrad.compile.gathers import known_position
 from fxgrad.compile.kernelize import Launch, Values, coded, flops_of, operands_of
 from fxgrad.compile.layout import Place, collapse, contiguous, grain, map_plan
@@ -140,18 +141,19 @@ def _scatter_launch(a: Analysis, producers: Sequence[Eqn], eqn: Eqn) -> Launch:
         rows, along = int(plan[2]), int(plan[4])
         parts = min(8, max(2, along // _LOOK))
         plan[:2] = parts, 1 if along > _LOOK and rows >= 2 * grain(along, weight(prims)) else parts
-    ops = values.ops(producers, n + len(to.roots))
+    ops = values.ops(producers, n + len(to.roots), modes)
     reads = operands_of([v.aval for v in values.roots], values.modes(modes[:n], ops))
     reads += [Operand(r.aval.dtype, "index") for r in to.roots]
     index = tuple((n + k, Lit(np.int64(m)), Lit(np.int64(step))) for k, (m, step) in enumerate(to.parts))
     moved = Moved(len(reads), Lit(np.int64(0)), index, window)
     adds = eqn.params.get("mode") == "add"
     results = operands_of([out.aval], modes[-1:])
-    kernel = Kernel("add" if adds else "put", reads, ops, [values.ref(update)], results, (), [moved])
+    kernel = Kernel("add" if adds else "put", reads, ops, [values.ref(update)], results, (), [*values.moved, moved])
     read = values.bytes_read() + sum(r.aval.nbytes for r in to.roots) + adds * update.aval.nbytes
     flops = flops_of(producers, size) + adds * size
     launch = Launch(kernel, plan, [*values.roots, *to.roots, out], [], read, update.aval.nbytes, flops, why="after the copy")
-    return coded(launch, [*([] if window else [eqn]), *producers])
+    moving = len(values.moved)
+    return coded(launch, [*values.gathers[:moving], *([] if window else [eqn]), *values.gathers[moving:]])
 
 
 def _step(launch: Launch, eqn: Eqn, why: Sequence[str], moving: Sequence[int]) -> Step:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.analysis import Analysis
+from fxgrad.compile.fuse import Task
 from fxgrad.compile.gathers import gather_in_rows, gather_views
 from fxgrad.compile.layout import (
     Layout,
@@ -30,13 +31,14 @@ from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.indexed import IndexKernel
 from fxgrad.kernels.matmul import ProductKernel
-from fxgrad.kernels.spec import Kernel, Op, Operand, reduction_block, weight
+from fxgrad.kernels.spec import Kernel, Moved, Op, Operand, reduction_block, weight
 from fxgrad.kernels.tape import TapeKernel
 
 __all__ = ["Launch", "Values", "coded", "copy_launch", "fill_launch", "flops_of", "launches", "operands_of"]
 
 Ints = tuple[int, ...]
 _Part = tuple[Atom, Layout, Var]  # what is written, where, in which array
+_Access = tuple[Var, Layout, tuple[Var, int] | None]  # an operand of a map kernel: see `Values`
 _MANY_ROWS = 16  # enough for any team
 
 
@@ -67,7 +69,8 @@ class Launch(NamedTuple):
 class Values:
     """Numbers the values of a kernel: operands in order of first use, then operations.
 
-    In a `box` of the space everything is read there; `chosen` are what stands for the results in pieces.
+    In a `box` of the space everything is read there; `chosen` are what stands for the results in pieces. An operand is a view of
+    a stored value, and whose it is, if it is a gather's (the result, and which operand).
     """
 
     def __init__(
@@ -76,32 +79,34 @@ class Values:
     ):  # fmt: skip
         self.a, self.ndim, self.box, self.chosen = a, ndim, box, chosen or {}
         self.made = {v for e in eqns for v in e.outputs}
-        self.accesses: dict[tuple[Var, Layout, bool], int] = {}
+        self.accesses: dict[_Access, int] = {}
         keys = [k for e in eqns if e.outputs[0] not in self.chosen for k in self._keys(e)]
         for key in (*keys, *(self._access(x) for x in more)):
             if key is not None:
                 self.accesses.setdefault(key, len(self.accesses))
         self.number: dict[Var, int] = {}
+        self.moved: list[Moved] = []
+        self.gathers: list[Eqn] = []  # those that move, then those that are operations
 
-    def _keys(self, e: Eqn) -> list[tuple[Var, Layout, bool] | None]:
+    def _keys(self, e: Eqn) -> list[_Access | None]:
         """What an equation reads, operand by operand; None for what is made here."""
         if e.prim.name != "gather":
             return [self._access(x) for x in e.inputs]
         views = gather_views(self.a, e)
-        found: list[tuple[Var, Layout, bool] | None] = [self._part(views.root, views.layout, True)]
-        for i in views.indices:
+        found: list[_Access | None] = [self._part(views.root, views.layout, (e.outputs[0], 0))]
+        for k, i in enumerate(views.indices, 1):
             root = None if i.atom in self.made else self.a.root(i.atom)
-            found.append(self._part(root, i.layout, False) if isinstance(root, Var) else None)
+            found.append(self._part(root, i.layout, (e.outputs[0], k)) if isinstance(root, Var) else None)
         return found
 
-    def _part(self, root: Var, layout: Layout, indirect: bool) -> tuple[Var, Layout, bool]:
-        return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim), indirect
+    def _part(self, root: Var, layout: Layout, by: tuple[Var, int] | None = None) -> _Access:
+        return root, layout if self.box is None else within(layout, self.box, (0,) * self.ndim), by
 
-    def _access(self, x: Atom) -> tuple[Var, Layout, bool] | None:
+    def _access(self, x: Atom) -> _Access | None:
         if type(x) is Var and x in self.chosen:
             root, layout = self.chosen[x]
             if layout is not None:
-                return (root, layout, False) if type(root) is Var else None
+                return (root, layout, None) if type(root) is Var else None
             x = root
         if type(x) is Var and x in self.made:
             return None
@@ -109,8 +114,8 @@ class Values:
         if type(root) is not Var:
             return None
         if not layout.shape and self.ndim:
-            return root, Layout((), (0,) * self.ndim, layout.offset), False
-        return self._part(root, layout, False)
+            return root, Layout((), (0,) * self.ndim, layout.offset), None
+        return self._part(root, layout)
 
     def ref(self, x: Atom) -> int | Lit:
         """A value by number."""
@@ -125,15 +130,31 @@ class Values:
         assert isinstance(root, Lit)
         return root
 
-    def ops(self, eqns: Sequence[Eqn], start: int) -> list[Op]:
+    def ops(self, eqns: Sequence[Eqn], start: int, modes: Sequence[str]) -> list[Op]:
+        """The operations, numbered from `start`, for operands of these modes: a gather of whole rows is none, it moves one."""
         out = []
+        moving = [e for e in eqns if e.prim.name == "gather" and self._moves(e, modes)]
+        self.moved = [self._move(e) for e in moving]
+        self.gathers = moving + [e for e in eqns if e.prim.name == "gather" and e not in moving]
+        self.number.update((e.outputs[0], m.operand) for e, m in zip(moving, self.moved, strict=True))
         for e in eqns:
+            if e in moving:
+                continue
             args = self._gather_args(e) if e.prim.name == "gather" else tuple(map(self.ref, e.inputs))
             if e.prim.name == "gather":
                 e = Eqn(e.prim, e.inputs, {}, e.outputs)
             out.append(Op(e.prim, tuple(sorted(e.params.items())), args, e.outputs[0].aval.dtype))
             self.number[e.outputs[0]] = start + len(out) - 1
         return out
+
+    def _moves(self, e: Eqn, modes: Sequence[str]) -> bool:
+        return all(key is not None and modes[self.accesses[key]] == "splat" for key in self._keys(e)[1:])
+
+    def _move(self, e: Eqn) -> Moved:
+        x, *indices = [self.accesses[key] for key in self._keys(e) if key is not None]
+        views = gather_views(self.a, e).indices
+        found = [(k, Lit(np.int64(i.length)), Lit(np.int64(i.stride))) for k, i in zip(indices, views, strict=True)]
+        return Moved(x, Lit(np.int64(0)), tuple(found))
 
     def _gather_args(self, e: Eqn) -> tuple[int | Lit, ...]:
         """The array, a code, and for each index array: index, positions, bytes from one to the next."""
@@ -146,14 +167,16 @@ class Values:
         return tuple(args)
 
     def modes(self, modes: Sequence[str], ops: Sequence[Op]) -> tuple[str, ...]:
-        """The modes of operands and results, with those that are read at computed places."""
+        """The modes of operands and results, with those of gathers."""
         out = list(modes)
         for op in ops:
             if op.prim.name == "gather":
                 k = op.args[0]
                 assert isinstance(k, int)
-                same = all(not isinstance(i, int) or (i < len(self.accesses) and modes[i] == "splat") for i in op.args[2::3])
-                out[k] = "rows" if same and modes[k] == "unit" else "indirect"
+                out[k] = "indirect"
+        for m in self.moved:
+            for k, _, _ in m.indices:
+                out[k] = "index"
         return tuple(out)
 
     @property
@@ -170,8 +193,12 @@ class Values:
 
     def bytes_read(self) -> int:
         total = 0
-        for root, layout, indirect in self.accesses:
-            moving = layout.shape if indirect else [n for n, s in zip(layout.shape, layout.strides, strict=False) if s]
+        for root, layout, by in self.accesses:
+            moving = (
+                layout.shape
+                if by is not None and by[1] == 0
+                else [n for n, s in zip(layout.shape, layout.strides, strict=False) if s]
+            )
             touched = math.prod(moving) if layout.shape else 1
             total += min(touched, root.aval.size) * root.aval.dtype.itemsize
         return total
@@ -300,13 +327,13 @@ def _map(
     space = shape if order is None else tuple(shape[d] for d in order)
     plan: MapPlan = map_plan(space, places, len(writes), weight([e.prim for e in results.eqns]))
     n = len(values.accesses)
-    ops = values.ops(results.eqns, n)
+    ops = values.ops(results.eqns, n, plan.modes)
     operands = operands_of([v.aval for v in (*values.roots, *writes)], values.modes(plan.modes, ops))
-    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results.values], operands[n:])
+    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results.values], operands[n:], (), values.moved)
     size = math.prod(shape)
     written = sum(v.aval.nbytes for v in dict.fromkeys(writes))
     launch = Launch(kernel, plan.plan, values.roots, writes, values.bytes_read(), written, flops_of(results.eqns, size))
-    return coded(launch, results.eqns)
+    return coded(launch, values.gathers)
 
 
 def _in_boxes(a: Analysis, task: Task) -> list[Launch]:
@@ -323,19 +350,18 @@ def _over_box(
     sizes = [element_dtype(v.aval.dtype).itemsize for v in writes]
     targets = [Place(x.strides, x.offset, size) for x, size in zip(parts, sizes, strict=True)]
     modes, plan = map_plan(shape, values.places() + targets, len(writes), weight([e.prim for e in eqns]))
-    ops = values.ops(eqns, n)
+    ops = values.ops(eqns, n, modes)
     operands = operands_of([v.aval for v in (*values.roots, *writes)], values.modes(modes, ops))
-    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results], operands[n:])
+    kernel = Kernel("map", operands[:n], ops, [values.ref(v) for v in results], operands[n:], (), values.moved)
     size = math.prod(shape)
     written = size * sum(sizes)
-    return coded(Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, flops_of(eqns, size)), eqns)
+    return coded(Launch(kernel, plan, values.roots, writes, values.bytes_read(), written, flops_of(eqns, size)), values.gathers)
 
 
 def coded(launch: Launch, eqns: Sequence[Eqn]) -> Launch:
     """A launch with the places of the codes of those equations that may stop the program."""
     assert isinstance(launch.kernel, Kernel)
-    gathers = [e for e in eqns if e.prim.name in ("gather", "scatter")]
-    return launch._replace(codes=tuple((len(launch.plan) + n, e) for n, e in zip(launch.kernel.codes, gathers, strict=True)))
+    return launch._replace(codes=tuple((len(launch.plan) + n, e) for n, e in zip(launch.kernel.codes, eqns, strict=True)))
 
 
 def update_launches(a: Analysis, task: Task) -> list[Launch]:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import errors
+from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.cache import Recent, kernel_addresses
 from fxgrad.compile.control import Control, control_steps
 from fxgrad.compile.convolutions import conv_launches
 from fxgrad.compile.cost import library_flops
-from fxgrad.compile.fuse import Analysis, Task, partition
+from fxgrad.compile.fuse import Task, partition
 from fxgrad.compile.indexed import index_steps, scatter_steps
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.kernelize import Launch, copy_launch, launches
@@ -24,6 +25,7 @@ from fxgrad.compile.layout import Layout, contiguous
 from fxgrad.compile.pipelines import pipelines
 from fxgrad.compile.plan import Memory, plan_memory
 from fxgrad.compile.products import product_launches
+from fxgrad.compile.schedule import finished_early
 from fxgrad.compile.source import Source
 from fxgrad.compile.store import lock
 from fxgrad.config import config
@@ -277,11 +279,18 @@ def forget_executables() -> None:
 def _compile(
     program: Program, fusion: bool, donated: Sequence[int] = (), reuse: bool = True, budget: int | None = None
 ) -> Executable:
-    plan = _planned(flatten(program), fusion, donated, reuse)
+    def planner(flat: Program) -> Plan:
+        return _planned(flat, fusion, donated, reuse)
+
+    plan = planner(flatten(program))
     if budget is not None:
         from fxgrad.compile.budget import within_budget
 
-        plan = within_budget(plan, budget, lambda flat: _planned(flat, fusion, donated, reuse))
+        plan = within_budget(plan, budget, planner)
+    elif fusion and reuse:
+        from fxgrad.compile.budget import thrifty
+
+        plan = thrifty(plan, planner)
     return Executable(plan)
 
 
@@ -302,6 +311,7 @@ def lowered(
     """
     a, tasks = partition(flat, fusion, donated)
     steps: list[Step] = []
+    pieces: set[Var] = set()
     foreign: set[Var] = set()  # what library calls answered, which may be views of what they were given
     for task in tasks:
         for u in task.updates:
@@ -313,9 +323,24 @@ def lowered(
             if step.kind == "host":
                 foreign.update(step.writes)
         steps += made
+        pieces |= _in_pieces(task, made)
     if fusion:
         steps = pipelines(steps)
-    return a, steps, _results(a, steps, inside)
+    results = _results(a, steps, inside)
+    if fusion and not inside:
+        native = {r.atom for r in results if r.kind == "native" and type(r.atom) is Var}
+        steps = finished_early(steps, native, flat.inputs, {flat.inputs[i] for i in donated}, pieces)
+    return a, steps, results
+
+
+def _in_pieces(task: Task, made: Sequence[Step]) -> set[Var]:
+    """The results of a task, if one of its steps completes what another has begun (and is said to read it)."""
+    begun: set[Var] = set()
+    for step in made:
+        if not begun.isdisjoint(step.reads):
+            return set(task.stored)
+        begun.update(v for v in step.writes if v in task.stored)
+    return set()
 
 
 # ---- steps ---------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fxgrad.compile.fuse import Analysis
+from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.kernelize import copy_launch
 from fxgrad.compile.layout import Layout, collapse
 from fxgrad.compile.tables import Find

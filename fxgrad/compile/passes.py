@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.compile.fuse import Analysis
+from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.gathers import RowGather, gather_in_rows
 from fxgrad.compile.layout import Along, Layout, Place, apply_view, collapse, contiguous, element_dtype, row_place
 from fxgrad.ir.program import Eqn

@@ -16,7 +16,7 @@ from fxgrad.ir.types import Atom, Lit, Var
 from fxgrad.primitives.base import kernel_dtypes
 
 if TYPE_CHECKING:
-    from fxgrad.compile.fuse import Analysis
+    from fxgrad.compile.analysis import Analysis
 
 __all__ = ["Box", "Chosen", "boxes", "in_pieces", "only_part", "settled", "within"]
 

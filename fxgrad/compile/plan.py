@@ -8,6 +8,7 @@ a chain that lies in one place: in a result if its last member is one, in a dona
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory", "Place", "plan_memory"]
 
 ALIGNMENT = 64
+_LARGE = 1 << 20  # bytes of an arena that are worth a second look
 _HEADER, _NDIM = 6, 3  # of the plan of a map kernel: words before the sizes, and which of them is their number
 _PAST = 2  # of an operand's record: whether stores to it bypass the caches
 
@@ -98,7 +100,7 @@ def plan_memory(
             for v, before in launch.over:
                 _follow(chains, v, before)
             if reuse:
-                _join(i, step, launch, chains, death, fits)
+                _join(i, step, launch, chains, death, fits, given, results)
         if reuse:
             _join_copies(i, step, chains, death, fits)
     return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse, carries)
@@ -111,9 +113,13 @@ _Fits = Callable[[_Chain, Var], bool]  # whether a value may join a chain
 
 
 def _join(
-    i: int, step: Step, launch: Launch, chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits
+    i: int, step: Step, launch: Launch, chains: dict[Var, _Chain], death: Mapping[Var, int], fits: _Fits,
+    given: Mapping[Var, int], results: Mapping[Var, int],
 ) -> None:  # fmt: skip
-    """Let each result of a map kernel take the place of an operand that dies in this step, where that is possible."""
+    """Let each result of a map kernel take the place of an operand that dies in this step, where that is possible.
+
+    Of the program's results it is one that was given to it, if there is one: the arena is not theirs to end in.
+    """
     if getattr(launch.kernel, "form", None) != "map":
         return
     others = [v for other in step.launches if other is not launch for v in other.reads]
@@ -121,7 +127,7 @@ def _join(
     for w in launch.writes:
         if w in partly:
             continue
-        for v in dict.fromkeys(launch.reads):
+        for v in sorted(dict.fromkeys(launch.reads), key=lambda v: v not in given or w not in results):
             old = chains.get(v)
             if old is None or death[v] != i or v in others or old.values[-1] is not v:
                 continue
@@ -221,12 +227,38 @@ def _in_argument(c: _Chain, free: dict[int, _Chain], wanted: int | None) -> Plac
 
 
 def _offsets(chains: Sequence[_Chain], reuse: bool) -> tuple[list[int], int]:
-    """Offsets in the arena, and its size: the largest first, each in the smallest gap that is free while it lives."""
+    """Offsets in the arena, and its size: the largest first, each in the smallest gap that is free while it lives.
+
+    A large arena is laid out in other orders too, for the smallest: of chains of about the same size those that live longest
+    first, and by size times the root of the life.
+    """
     count = len(chains)
     sizes = [max(ALIGNMENT, -(-c.size // ALIGNMENT) * ALIGNMENT) for c in chains]
     births, deaths = np.array([c.birth for c in chains]), np.array([c.death for c in chains])
+    lives = [c.death - c.birth + 1 for c in chains]
+
+    def by_size(i: int) -> tuple[float, ...]:
+        return -sizes[i], chains[i].birth
+
+    def by_class(i: int) -> tuple[float, ...]:
+        return -sizes[i].bit_length(), -lives[i], chains[i].birth
+
+    def by_both(i: int) -> tuple[float, ...]:
+        return -sizes[i] * math.sqrt(lives[i]), chains[i].birth
+
+    best = _laid_out(sorted(range(count), key=by_size), sizes, births, deaths, reuse)
+    for key in (by_class, by_both) if reuse and best[1] >= _LARGE else ():
+        best = min(best, _laid_out(sorted(range(count), key=key), sizes, births, deaths, reuse), key=lambda found: found[1])
+    return best
+
+
+def _laid_out(
+    order: Sequence[int], sizes: Sequence[int], births: np.ndarray, deaths: np.ndarray, reuse: bool
+) -> tuple[list[int], int]:
+    """Offsets of the chains placed in this order, and where the last one ends."""
+    count = len(sizes)
     offsets, ends = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-    for i in sorted(range(count), key=lambda i: (-sizes[i], chains[i].birth)):
+    for i in order:
         together = offsets >= 0
         if reuse:
             together &= (births <= deaths[i]) & (births[i] <= deaths)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.analysis import Analysis
+from fxgrad.compile.fuse import Task
 from fxgrad.compile.kernelize import Launch, copy_launch, fill_launch
 from fxgrad.ir.types import Aval, Var
 from fxgrad.kernels.matmul_plan import Product, plan_product

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.compile.fuse import Analysis, Task
+from fxgrad.compile.analysis import Analysis
+from fxgrad.compile.fuse import Task
 from fxgrad.compile.gathers import gather_in_rows
 from fxgrad.compile.layout import Layout
 from fxgrad.compile.passes import Rows, RowSpace

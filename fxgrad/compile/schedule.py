@@ -11,9 +11,13 @@ from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Var
 
 if TYPE_CHECKING:
-    from fxgrad.compile.fuse import Analysis, Task
+    from fxgrad.compile.analysis import Analysis
+    from fxgrad.compile.fuse import Task
+    from fxgrad.compile.lower import Step
 
-__all__ = ["reads_of", "schedule", "schedule_in_place"]
+__all__ = ["finished_early", "reads_of", "schedule", "schedule_in_place"]
+
+SMALL = 1 << 12  # bytes that may wait from the beginning
 
 
 def reads_of(a: Analysis, eqns: Sequence[Eqn]) -> dict[Var, None]:
@@ -95,3 +99,39 @@ def _ordered(a: Analysis, tasks: list[Task], waits: dict[int, set[int]]) -> list
             if not waiting[m]:
                 heapq.heappush(ready, (tasks[m].order, m))
     return out
+
+
+def finished_early(
+    steps: Sequence[Step], results: set[Var], inputs: Sequence[Var], given: set[Var], pieces: set[Var]
+) -> list[Step]:
+    """The steps, with those that only make results moved to where they can first run: they need no work space, and end some.
+
+    So an optimizer updates a parameter as soon as its gradient is there, which then need not wait for all others. A step that
+    reads a `given` input runs after all else that does: its result can take that one's memory. What such steps need besides, and
+    is small and known from the inputs (a learning rate), comes first. Whoever has to do with values that several steps write,
+    in `pieces`, stays where it is.
+    """
+
+    def movable(s: Step) -> bool:
+        fixed = s.in_place or s.scratch or s.checked or any(launch.over for launch in s.launches)
+        return s.kind == "kernel" and not fixed and pieces.isdisjoint([*s.reads, *s.writes])
+
+    def only_finishes(s: Step) -> bool:
+        return movable(s) and bool(s.writes) and results.issuperset(s.writes) and not set(inputs).issuperset(s.reads)
+
+    made = {v: i for i, s in enumerate(steps) for v in s.writes}
+    ending = [only_finishes(s) for s in steps]
+    known, ahead = set(inputs), [False] * len(steps)
+    for i, s in enumerate(steps):
+        ahead[i] = movable(s) and s.bytes_written <= SMALL and known.issuperset(s.reads)
+        known.update(s.writes if ahead[i] else ())
+    wanted: set[Var] = set()
+    for i in reversed(range(len(steps))):
+        ahead[i] = ahead[i] and not wanted.isdisjoint(steps[i].writes)
+        wanted.update(steps[i].reads if ahead[i] or ending[i] else ())
+    last = {v: i for i, s in enumerate(steps) if not ending[i] for v in s.reads if v in given}
+    place = [-1 if first else i for i, first in enumerate(ahead)]
+    for i, s in enumerate(steps):
+        if ending[i] and not ahead[i]:
+            place[i] = min(i, max(max(place[made[v]] if v in made else -1, last.get(v, -1)) for v in s.reads))
+    return [steps[i] for i in sorted(range(len(steps)), key=lambda i: (place[i], ending[i], i))]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.control import in_python
-from fxgrad.compile.fuse import Analysis
 from fxgrad.compile.layout import Layout, contiguous
 from fxgrad.compile.plan import ALIGNMENT, Memory
 from fxgrad.compile.tables import CODES, TableWriter

@@ -12,7 +12,8 @@ from fxgrad.ir.types import Atom, Aval, Lit, Var
 from fxgrad.kernels.tape import HEADER, Case, TapeKernel
 
 if TYPE_CHECKING:
-    from fxgrad.compile.fuse import Analysis, Task
+    from fxgrad.compile.analysis import Analysis
+    from fxgrad.compile.fuse import Task
 
 __all__ = ["Tape"]
 

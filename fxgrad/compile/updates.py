@@ -1,7 +1,7 @@
 """Updates in place: `update_slice` writes its region into the memory of an operand that nobody needs any more.
 
 An updated array lies where its operand lay, if that is an intermediate value and all who read the old one can run before; the
-schedule sees to that (`fuse._schedule`). Otherwise what is outside the region is copied first. A kernel that reads other places
+schedule sees to that (`schedule.py`). Otherwise what is outside the region is copied first. A kernel that reads other places
 of the array it updates keeps the new region aside, if that is small, else it writes a fresh array.
 """
 
@@ -16,7 +16,8 @@ from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Var
 
 if TYPE_CHECKING:
-    from fxgrad.compile.fuse import Analysis, Task
+    from fxgrad.compile.analysis import Analysis
+    from fxgrad.compile.fuse import Task
 
 __all__ = [
     "Region",

@@ -15,7 +15,7 @@ from fxgrad.kernels.matmul_tile import LINE, at, helper_function, register_block
 
 __all__ = ["Fields", "apart", "emit_windows", "following", "within"]
 
-_PANELS = 4  # panels of rows gathered at a time: with a block of k they fill the first-level cache
+_PANELS = 4, 16  # panels of rows gathered at a time, where lines are rows: and where they run along k, so that runs are long
 
 
 class Fields:
@@ -224,16 +224,17 @@ class _Windows(MatmulEmitter):
         self.narrow = [emit_panel(module, f"{name}_n{r}", dtype, narrow, r, True) for r in (block.rows, block.few)]
         self.gather = _gather_function(module, dtype)
         self.rows_of = _rows_function(module)
-        self.rows_packed = _PANELS * block.rows
-        self.table = self.b.alloca(I64, size=i64(self.rows_packed))
+        few, many = (n * block.rows for n in _PANELS)
+        self.table = self.b.alloca(I64, size=i64(many))
         self.by_lines = self.b.icmp_signed("!=", self.p["by_lines"], i64(0))
+        self.rows_at_once = self.b.select(self.by_lines, i64(few), i64(many))
         self.is_narrow = self.b.icmp_signed("<=", self.p["n"], i64(block.lanes))
 
     def _bytes(self) -> tuple[ir.Value, ir.Value]:
         """Sizes of the memory for gathered lines and packed panels of b."""
         b, length = self.b, smaller(self.b, i64(self.k_block), self.p["k"])
-        lines = b.select(self.by_lines, i64(self.rows_packed), length)
-        elements = b.select(self.by_lines, length, i64(self.rows_packed))
+        lines = b.select(self.by_lines, self.rows_at_once, length)
+        elements = b.select(self.by_lines, length, self.rows_at_once)
         return b.mul(lines, self._pitch(elements)), super()._bytes()[1]
 
     def _pitch(self, elements: ir.Value) -> ir.Value:
@@ -245,8 +246,8 @@ class _Windows(MatmulEmitter):
         """Some rows at a time: gathered, multiplied, and looked at again."""
         b, size = self.b, i64(self.size)
         plan = self.fn.args[1]
-        several = Loop(b, start, stop, self.rows_packed)
-        count = smaller(b, b.sub(stop, several.i), i64(self.rows_packed))
+        several = Loop(b, start, stop, self.rows_at_once)
+        count = smaller(b, b.sub(stop, several.i), self.rows_at_once)
         pairs = ((several.i, self.k), (count, self.length), (self.k, several.i), (self.length, count))
         line, lines, element, elements = (b.select(self.by_lines, v, w) for v, w in pairs)
         pitch = self._pitch(elements)

@@ -1,9 +1,9 @@
 """Reads at computed positions inside map, row and column kernels.
 
-An operand that is gathered has the mode `indirect`, or `rows` where what is read lies side by side along the vectors. It is not
-loaded with the others: the operation `gather x code (index length stride)*` adds to its place, for each index array, the index
-times the stride, in bytes. An index from the end is counted from there. One out of bounds writes two words where the last pointer
-leads, the code plus the number of the index array, and the index; the executor then stops the program.
+An operand that is gathered has the mode `indirect`. It is not loaded with the others: the operation
+`gather x code (index length stride)*` adds to its place, for each index array, the index times the stride, in bytes. An index
+from the end is counted from there. One out of bounds writes two words where the last pointer leads, the code plus the number of
+the index array, and the index; the executor then stops the program.
 
 Where a whole row is read at one place the operand is *moved* instead (`Moved` in spec.py): its start is computed once a row, and
 it is then read like any other.
@@ -25,10 +25,10 @@ __all__ = ["Address", "emit_gather", "emit_move", "emit_position", "is_gather", 
 
 
 class Address(NamedTuple):
-    """Where an operand that is gathered lies for the first lane, and the lanes' offsets; None: side by side, at one index."""
+    """Where an operand that is gathered lies for the first lane, and the lanes' offsets."""
 
     pointer: ir.Value
-    offsets: ir.Value | None
+    offsets: ir.Value
     dtype: np.dtype
 
 
@@ -45,11 +45,7 @@ def emit_gather(lanes: Lanes, op: Op, values: Sequence[Any], mask: ir.Value, sta
         place = b.mul(place, stride)
         total = place if total is None else b.add(total, place)
     assert total is not None
-    if x.offsets is None:
-        loaded = lanes.load_masked(advance(b, x.pointer, _first(b, total)), x.dtype, mask)
-    else:
-        loaded = lanes.gather(x.pointer, b.add(x.offsets, total), x.dtype, mask)
-    return lanes.register(loaded, x.dtype)
+    return lanes.register(lanes.gather(x.pointer, b.add(x.offsets, total), x.dtype, mask), x.dtype)
 
 
 def _first(b: ir.IRBuilder, v: ir.Value) -> ir.Value:

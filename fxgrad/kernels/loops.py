@@ -1,4 +1,4 @@
-"""Loop nests around kernel bodies: the shared pieces, and map kernels.
+"""Loop nests around kernel bodies: the pieces that the forms of kernels share.
 
 A kernel is a function `kernel(pointers, plan, lo, hi)`: the operands' data pointers, an int64 array that holds everything about
 sizes, and the range of the outermost dimension to work on (rows, or columns when there is one row), so that work can be split.
@@ -14,7 +14,6 @@ Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from llvmlite import ir
 
 from fxgrad.ir.types import Lit, short_name
 from fxgrad.kernels import language
-from fxgrad.kernels.spec import Kernel, Op, Operand, Ref, Scalar
+from fxgrad.kernels.spec import Op, Operand, Ref, Scalar
 from fxgrad.kernels.vector import Divisor, Vec, constant, llvm_type
 
 __all__ = ["KERNEL_TYPE", "emit_kernel"]
@@ -36,7 +35,6 @@ MAX_NDIM = 64
 _HEADER = 6
 _LIKELY = [1000, 1]
 _COPIES = 3  # of a long body in one kernel
-_SHORT = 8  # operations of a body that has a loop for whole vectors
 _DIVISIONS = ("div", "lin_div")
 
 
@@ -369,7 +367,10 @@ class Lanes:
 
 
 class Row:
-    """Operands along one row of vectors: what does not change with the position is loaded or computed once."""
+    """Operands along one row of vectors: what does not change with the position is loaded or computed once.
+
+    Indices that move others are no operands of vectors: None stands for them.
+    """
 
     def __init__(self, lanes: Lanes, operands: Sequence[Operand], pointers: Sequence[ir.Value], strides: Sequence[ir.Value]):
         self.lanes, self.operands, self.pointers, self.strides = lanes, operands, pointers, strides
@@ -382,7 +383,7 @@ class Row:
 
     def _at(self, k: int, i: ir.Value) -> ir.Value:
         b, o = self.lanes.b, self.operands[k]
-        if o.mode in ("unit", "rows"):
+        if o.mode == "unit":
             return b.gep(self.pointers[k], [i], source_etype=memory_type(o.dtype))
         return advance(b, self.pointers[k], b.mul(self.strides[k], i))
 
@@ -392,7 +393,7 @@ class Row:
         remaining = b.sub(stop, i)
         full = b.icmp_signed(">=", remaining, i64(lanes.lanes))
         unit = [k for k, o in enumerate(self.operands) if o.mode == "unit"]
-        places = {k: self._at(k, i) for k in range(len(self.operands)) if self.operands[k].mode != "splat"}
+        places = {k: self._at(k, i) for k, o in enumerate(self.operands) if o.mode not in ("splat", "index")}
         whole, part, join = (b.append_basic_block(n) for n in ("whole", "part", "join"))
         b.cbranch(full, whole, part).set_weights(_LIKELY)
         b.position_at_end(whole)
@@ -415,16 +416,22 @@ class Row:
                 loaded[k] = lanes.gather(places[k], self.offsets[k], o.dtype, mask_phi)
         out: list[Any] = []
         for k, o in enumerate(self.operands):
-            if o.mode in ("indirect", "rows"):
+            if o.mode == "indirect":
                 out.append(gather.Address(places[k], self.offsets[k], o.dtype))
+            elif o.mode == "index":
+                out.append(None)
             else:
                 out.append(self.splats[k] if o.mode == "splat" else lanes.register(loaded[k], o.dtype))
         return out, full, mask_phi
 
-    def load_whole(self, i: ir.Value) -> list[Vec]:
-        """The vectors at position i, none of which is cut off; every operand is `unit` or `splat`."""
-        lanes, loaded = self.lanes, []
+    def load_whole(self, i: ir.Value) -> list[Any]:
+        """The vectors at position i, none of which is cut off; every operand is `unit`, `splat` or `index`."""
+        lanes = self.lanes
+        loaded: list[Any] = []
         for k, (o, known) in enumerate(zip(self.operands, self.splats, strict=True)):
+            if o.mode == "index":
+                loaded.append(None)
+                continue
             loaded.append(lanes.register(lanes.load(self._at(k, i), o.dtype), o.dtype) if known is None else known)
         return loaded
 
@@ -514,55 +521,6 @@ def pick(lanes: Lanes, values: Sequence[Vec], refs: Sequence[Ref]) -> list[Vec]:
     return [lanes.value(r, values) for r in refs]
 
 
-def _streams(b: ir.IRBuilder, pointer: ir.Value, wanted: ir.Value) -> ir.Value:
-    """Whether a row of an output goes past the caches: the plan wants it, and it is aligned for it."""
-    return b.and_(wanted, b.icmp_unsigned("==", b.and_(b.ptrtoint(pointer, I64), i64(15)), i64(0)))
-
-
-def _is_short(kernel: Kernel) -> bool:
-    """Whether a body takes less time than asking, for each vector, if it is whole: a second loop is worth its code."""
-    plain = all(o.mode in ("unit", "splat") for o in kernel.inputs) and all(o.mode == "unit" for o in kernel.outputs)
-    return plain and not kernel.checks and len(kernel.ops) <= _SHORT and all(op.prim.cheap for op in kernel.ops)
-
-
-def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
-    """Row by row: vectors of the operands, the operations, vectors of the results.
-
-    Short bodies have a loop of their own for the whole vectors of a row that stay in the caches.
-    """
-    operands, n_in = kernel.operands, len(kernel.inputs)
-    nest = Nest(b, fn, len(operands), kernel.scalars)
-    lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
-    status = gather.status_of(b, fn.args[0], i64(len(operands))) if kernel.checks else None
-    lo, hi = nest.split_columns()
-    past = [b.icmp_signed("!=", s, i64(0)) for s in nest.plan.loop_strides[n_in:]]
-    streaming = functools.reduce(b.or_, past)
-    rest = lo
-    if _is_short(kernel):
-        rest = b.select(streaming, lo, b.add(lo, b.and_(b.sub(hi, lo), i64(-lanes.lanes))))
-    pointers = nest.begin()
-    strides = nest.plan.vector_strides
-    reads = Row(lanes, kernel.inputs, pointers[:n_in], strides[:n_in])
-    writes = Row(lanes, kernel.outputs, pointers[n_in:], strides[n_in:])
-    if _is_short(kernel):
-        loop = Loop(b, lo, rest, lanes.lanes)
-        values = reads.load_whole(loop.i)
-        emit_ops(lanes, kernel.ops, values)
-        writes.store_whole(pick(lanes, values, kernel.results), loop.i)
-        loop.end()
-    with b.if_then(b.icmp_signed("<", rest, hi)):
-        streams = [_streams(b, p, wanted) for p, wanted in zip(pointers[n_in:], past, strict=True)]
-        loop = Loop(b, rest, hi, lanes.lanes)
-        values, full, mask = reads.load(loop.i, hi)
-        emit_ops(lanes, kernel.ops, values, None if status is None else (mask, status))
-        writes.store(pick(lanes, values, kernel.results), loop.i, full, mask, streams)
-        loop.end()
-    nest.end()
-    with b.if_then(streaming):
-        b.fence("seq_cst")  # what went past the caches is there before anybody is told of it
-    b.ret_void()
-
-
 def kernel_function(module: ir.Module, name: str) -> ir.Function:
     """An internal function of a module with the signature of kernels."""
     fn = ir.Function(module, KERNEL_TYPE, name)
@@ -576,12 +534,12 @@ def emit_kernel(kernel: Any, module: ir.Module, name: str) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
     if hasattr(kernel, "emit"):
         return kernel.emit(module, name)
-    from fxgrad.kernels import cols, row, scatter
+    from fxgrad.kernels import cols, map, row, scatter
 
     fn = kernel_function(module, name)
     b = ir.IRBuilder(fn.append_basic_block("entry"))
     forms = {"row": row.emit_row, "cols": cols.emit_cols, "put": scatter.emit_scatter, "add": scatter.emit_scatter}
-    forms.get(kernel.form, emit_map)(kernel, fn, b)
+    forms.get(kernel.form, map.emit_map)(kernel, fn, b)
     return fn
 
 

@@ -8,7 +8,6 @@ and computes those that lead into it. Rows at a clamped place, of a window, neve
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
 from llvmlite import ir
 
@@ -23,13 +22,13 @@ __all__ = ["emit_scatter"]
 def emit_scatter(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     """Row by row: where it goes, then vectors of the operands, the operations, vectors written."""
     n_in = len(kernel.inputs)
-    (moved,) = kernel.moved
+    *others, moved = kernel.moved
     nest = Nest(b, fn, len(kernel.operands), kernel.scalars)
     lanes = Lanes(b, kernel.lanes, nest.plan.literals, kernel.scalars)
     status = status_of(b, fn.args[0], i64(len(kernel.operands))) if kernel.checks else None
     begin, end = (i64(0), nest.plan.n) if not moved.clamps else nest.split_columns()
     part = None if moved.clamps else _part(b, nest, kernel)
-    pointers = nest.begin()
+    pointers = list(nest.begin())
     places = dict(enumerate(pointers))
     with ExitStack() as inside:
         known: list[ir.Value] = []
@@ -38,6 +37,8 @@ def emit_scatter(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
             low, high = part
             mine = b.and_(b.icmp_signed(">=", known[0], low), b.icmp_signed("<", known[0], high))
             inside.enter_context(b.if_then(mine))
+        for m in others:
+            pointers[m.operand] = emit_move(b, kernel, nest.plan, m, pointers[m.operand], places, status)
         place = emit_move(b, kernel, nest.plan, moved, pointers[n_in], places, status, known)
         _Body(kernel, nest, lanes, status).emit(pointers, place, begin, end)
     nest.end()
@@ -46,7 +47,7 @@ def emit_scatter(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
 
 def _part(b: ir.IRBuilder, nest: Nest, kernel: Kernel) -> tuple[ir.Value, ir.Value]:
     """The places that belong to units lo to hi; the rows are all."""
-    length = kernel.moved[0].indices[0][1]
+    length = kernel.moved[-1].indices[0][1]
     assert isinstance(length, Scalar)
     places = nest.plan.literals[length.number]
     low, high = (b.udiv(b.mul(places, unit), nest.plan.extent) for unit in (nest.lo, nest.hi))
@@ -62,14 +63,10 @@ class _Body:
 
     def emit(self, pointers: list[ir.Value], place: ir.Value, begin: ir.Value, end: ir.Value) -> None:
         kernel, lanes, strides = self.kernel, self.lanes, self.nest.plan.vector_strides
-        read = [k for k, o in enumerate(kernel.inputs) if o.mode != "index"]
-        reads = Row(lanes, [kernel.inputs[k] for k in read], [pointers[k] for k in read], [strides[k] for k in read])
+        reads = Row(lanes, kernel.inputs, pointers[: len(kernel.inputs)], strides[: len(kernel.inputs)])
         writes = Row(lanes, kernel.outputs, [place], [strides[len(kernel.inputs)]])
         loop = Loop(lanes.b, begin, end, lanes.lanes)
-        loaded, full, mask = reads.load(loop.i, end)
-        values: list[Any] = [None] * len(kernel.inputs)
-        for k, x in zip(read, loaded, strict=True):
-            values[k] = x
+        values, full, mask = reads.load(loop.i, end)
         emit_ops(lanes, kernel.ops, values, None if self.status is None else (mask, self.status))
         (new,) = pick(lanes, values, kernel.results)
         if kernel.form == "add":

@@ -13,8 +13,9 @@ kernel map(a: f32 unit, b: f32 splat, s0: f32 literal) -> (f32 unit) {
 ```
 The mode of an operand tells how it lies along the axis the vectors run along: `unit` is contiguous, `splat` one element for all,
 `strided` anything else. A row that is no single walk is `packed`, brought in order block by block (pack.py); columns are `walked`
-in so many dimensions. `indirect` and `rows` are read at computed places (gather.py). Forms: `map`; `row` walks the rows of its
-space one by one, each in several passes; `cols` does the same with vectors across the rows instead of along them:
+in so many dimensions. `indirect` is read at computed places, an `index` tells where others begin (gather.py). Forms: `map`;
+`row` walks the rows of its space one by one, each in several passes; `cols` does the same with vectors across the rows instead
+of along them; `put` and `add` scatter rows (scatter.py).
 
 ```
 kernel row(a: f32 unit) -> (f32 unit) {
@@ -78,7 +79,7 @@ class Operand(NamedTuple):
     """An array the kernel reads or writes."""
 
     dtype: np.dtype
-    mode: str  # unit, splat, strided; packed, index; indirect, rows
+    mode: str  # unit, splat, strided; packed, walked, index, indirect
 
 
 class Moved(NamedTuple):

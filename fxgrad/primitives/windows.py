@@ -16,7 +16,7 @@ import numpy as np
 from fxgrad.ir.types import Aval, aval_of
 from fxgrad.primitives.base import Doc, Primitive, batch_together, linear_map, register, type_error, zeros
 from fxgrad.primitives.elementwise import add, eq, gt, lt, ne, or_, select
-from fxgrad.primitives.shape import Ints, broadcast, pad, slice_
+from fxgrad.primitives.shape import Ints, broadcast, slice_
 from fxgrad.primitives.update import update_slice
 
 __all__ = ["extreme", "window_extreme", "window_places", "window_put", "window_spread", "window_sum", "window_take"]
@@ -50,11 +50,18 @@ class Windows(NamedTuple):
         """For each position, its element in every window."""
         out = self.out(aval_of(x).shape)
         if any((*self.low, *self.high)):
-            x = pad(x, fill, low=self.low, high=self.high, interior=(0,) * len(out))
+            x = _padded(x, fill, self.low, self.high)
         for place in itertools.product(*map(range, self.window)):
             start = tuple(t * d if n else 0 for t, d, n in zip(place, self.dilation, out, strict=True))
             stop = tuple(a + (n - 1) * s + 1 if n else a for a, n, s in zip(start, out, self.stride, strict=True))
             yield slice_(x, start=start, stop=stop, step=self.stride)
+
+
+def _padded(x: Any, value: Any, low: Ints, high: Ints) -> Any:
+    """x within `value`, in memory: in pieces, each of its many slices would want kernels of its own."""
+    shape = tuple(lo + n + hi for lo, n, hi in zip(low, aval_of(x).shape, high, strict=True))
+    stop = tuple(n - hi for n, hi in zip(shape, high, strict=True))
+    return update_slice(broadcast(value, shape=shape, dims=()), x, start=low, stop=stop, step=(1,) * len(low))
 
 
 def extreme(dtype: np.dtype, largest: bool) -> Any:
@@ -134,11 +141,11 @@ def _spread(w: Windows, shape: Ints, g: Any, places: Any) -> Any:
     Places of one remainder by the stride meet the same positions of windows, so they are computed together, of slices of g.
     """
     along = [_Phases(*v) for v in zip(shape, *w, aval_of(g).shape, strict=True)]
-    widths = {"low": tuple(a.low for a in along), "high": tuple(a.high for a in along), "interior": (0,) * len(along)}
-    wider = any((*widths["low"], *widths["high"]))
-    g_padded = pad(g, g.dtype.type(0), **widths) if wider else g
+    widths = tuple(a.low for a in along), tuple(a.high for a in along)
+    wider = any((*widths[0], *widths[1]))
+    g_padded = _padded(g, g.dtype.type(0), *widths) if wider else g
     if places is not None and wider:
-        places = pad(places, places.dtype.type(w.positions), **widths)
+        places = _padded(places, places.dtype.type(w.positions), *widths)
     parts = {}
     for phase in itertools.product(*(range(len(a.counts)) for a in along)):
         value = _meeting(w, along, phase, g_padded, places)

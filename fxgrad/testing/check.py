@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.testing.diagnosis import Finding, GradientError, diagnose, inconclusive, locate, misshapen
+from fxgrad.testing.diagnosis import Finding, GradientError, diagnose, inconclusive, locate, misshapen, unsteady
 from fxgrad.testing.differences import Estimate
 from fxgrad.testing.given import pull_of_grad, pull_of_vjp, push_of_jvp
 from fxgrad.testing.libraries import library_of
@@ -36,6 +36,11 @@ class Settings(NamedTuple):
 class Check:
     """What a check that passed has looked at: `str()` is a summary of it.
 
+    order: of the highest derivatives checked; modes: what was checked, in words.
+    comparisons, evaluations: numbers computed against measured ones; calls of f (and of derivatives, as functions of the point).
+    closest: the largest difference, as a part of what was allowed.
+    method: how derivatives of first order were measured; notes: what was left out.
+
     Example:
         >>> import numpy as np, fxgrad as fx
         >>> check = fx.testing.check_grads(np.sin, (1.0,), order=1)
@@ -45,11 +50,8 @@ class Check:
 
     def __init__(self, name: str, library: str):
         self.name, self.library = name, library
-        self.order = 0  # of the highest derivatives checked
-        self.comparisons = 0
-        self.evaluations = 0  # of f and its derivatives, as values to be differentiated
-        self.closest = 0.0  # the largest difference, as a part of what was allowed
-        self.method = ""
+        self.order = self.comparisons = self.evaluations = 0
+        self.closest, self.method = 0.0, ""
         self.modes: list[str] = []
         self.notes: list[str] = []
 
@@ -110,15 +112,17 @@ class Rounding(NamedTuple):
 
     atol: float
     rtol: float
+    eps: float
     most: float  # of the noise of a derivative, as a part of its size: beyond that it is no rounding, but a jump
 
     @classmethod
     def of(cls, eps: float, settings: Settings) -> Rounding:
         rtol = settings.rtol if settings.rtol is not None else 4 * eps ** (2 / 3) if settings.atol is None else 0.0
-        return cls(settings.atol or 0.0, rtol, eps**0.25)
+        return cls(settings.atol or 0.0, rtol, eps, eps**0.25)
 
-    def allowed(self, bar: Any, noise: Any, scale: Any) -> Any:
-        return BARS * bar + NOISE * np.minimum(noise, self.most * scale) + self.atol + self.rtol * scale
+    def allowed(self, bar: Any, noise: Any, scale: Any, size: Any) -> Any:
+        """`scale` is that of the derivative, `size` that of f for a step of one, whose rounding a derivative of 0 may show."""
+        return 8 * self.eps * size + BARS * bar + NOISE * np.minimum(noise, self.most * scale) + self.atol + self.rtol * scale
 
 
 def _excess(computed: Any, measured: Any, allowed: Any) -> np.ndarray:
@@ -169,7 +173,7 @@ class _Sided:
                 value = part.value / unit
                 scale = largest[at[0]] if at.size == 1 else self._scale(finite[at] * v.values) / unit
                 allowed = self.rounding.allowed(
-                    part.bar / unit, np.sum(moved[at] * np.abs(v.values)) / unit, np.fmax(scale, np.abs(value))
+                    part.bar / unit, np.sum(moved[at] * np.abs(v.values)) / unit, np.fmax(scale, np.abs(value)), part.size / unit
                 )
                 self._note(v, w, computed, value, allowed, _usable(part, unit, computed), part.bar / unit)
 
@@ -187,7 +191,7 @@ class _Sided:
                 value = found.value / unit
                 size = np.nan_to_num(np.fmax(np.abs(computed), np.abs(value)), posinf=0.0)
             scale = np.repeat([np.max(size[a.start : a.stop], initial=0.0) for a in outs], sizes)
-            allowed = self.rounding.allowed(found.bar / unit, moved, scale)
+            allowed = self.rounding.allowed(found.bar / unit, moved, scale, found.size / unit)
             usable = _usable(found, unit, computed)
             worst = int(np.argmax(np.where(usable, _excess(computed, value, allowed), -1.0)))
             self._note(v, np.eye(1, subject.out_size, worst)[0], computed, value, allowed, usable, found.bar / unit)
@@ -226,7 +230,7 @@ class _Sided:
                 return c
             one = self._at_one_entry(c)
             if one is None or not any([self._agrees(one, *closer) for closer in self.reference.closer(one.direction)]):
-                return c
+                return one or c
         return None
 
     def _at_one_entry(self, c: Comparison) -> Comparison | None:
@@ -258,9 +262,12 @@ def _check_order(subject: Subject, word: tuple[str, ...], modes: Sequence[str], 
         check.notes.append(f"nothing to check of {subject.name}: {'no entries' if not subject.size else 'no results'}")
         return
     reference = Reference(subject, settings.eps, settings.seed)
+    if not reference.repeats:
+        raise GradientError(subject, [unsteady(subject, _label((*word, modes[0])))], [], reference.describe())
     measured = _directions(reference, settings, entries=not word or subject.size <= 8)
     weights = _cotangents(subject, reference.rng)
     precisions = [reference.precision] + (["native"] if reference.precision == "wide" else [])
+    sample = settings.evaluations // (2 * (COMPLEX_COST if reference.analytic else REAL_COST))
     findings: list[Finding] = []
     agree: list[str] = []
     for precision, mode in product(precisions, modes):
@@ -277,7 +284,7 @@ def _check_order(subject: Subject, word: tuple[str, ...], modes: Sequence[str], 
             continue
         wrong = side.confirmed()
         if wrong is not None:
-            findings.append(diagnose(reference, mode, precision, wrong.direction, wrong.weights, side.eps, label))
+            findings.append(diagnose(reference, mode, precision, wrong.direction, wrong.weights, side.eps, label, sample))
         elif side.open:
             findings.append(inconclusive(reference, label, side.open[0]))
         else:

@@ -14,7 +14,7 @@ from fxgrad.testing.patterns import suspicion
 from fxgrad.testing.reference import INFORMATIVE, Direction, Reference
 from fxgrad.testing.subject import Leaf, ShapeError, Subject
 
-__all__ = ["Finding", "GradientError", "diagnose", "inconclusive", "locate", "misshapen"]
+__all__ = ["Finding", "GradientError", "diagnose", "inconclusive", "locate", "misshapen", "unsteady"]
 
 SAMPLE = 40  # entries of the leaf that are measured to see a pattern
 
@@ -62,7 +62,10 @@ class GradientError(errors.FxError, AssertionError):
           ...
     """
 
-    findings: list[Finding]
+    findings: Sequence[Finding] = ()
+
+    def __reduce__(self) -> tuple:
+        return (*super().__reduce__(), {"findings": self.findings})
 
     def __init__(self, *args: Any, **kwargs: Any):
         if args and isinstance(args[0], Subject):
@@ -111,15 +114,13 @@ def _locate(scalar: _Scalar, v: Direction) -> int:
     """A wrong entry: the wrong half of the direction, and again."""
     if scalar.gradient is not None and not np.all(np.isfinite(scalar.gradient[v.positions])):
         return int(v.positions[np.argmin(np.isfinite(scalar.gradient[v.positions]))])
+    off = scalar.computed(v) - scalar.measured(v)[0]
     while v.positions.size > 1:
         middle = v.positions.size // 2
-        halves = [Direction(v.positions[part], v.values[part]) for part in (slice(middle), slice(middle, None))]
-        off = []
-        for half in halves:
-            value, bar = scalar.measured(half)
-            computed = scalar.computed(half)
-            off.append(np.inf if not np.isfinite(computed) else np.nan_to_num(abs(computed - value) - bar, nan=-1.0))
-        v = halves[int(np.argmax(off))]
+        left, right = (Direction(v.positions[part], v.values[part]) for part in (slice(middle), slice(middle, None)))
+        of_left = scalar.computed(left) - scalar.measured(left)[0]
+        of_right = off - of_left if np.isfinite(of_left) else 0.0  # derivatives along the halves add up
+        v, off = (left, of_left) if not abs(of_left) < abs(of_right) else (right, of_right)
     return int(v.positions[0])
 
 
@@ -128,26 +129,28 @@ def locate(reference: Reference, mode: str, precision: str, v: Direction, w: np.
     return _locate(_Scalar(reference, mode, precision, w), v)
 
 
-def _sample(leaf: Leaf, first: int) -> list[int]:
+def _sample(leaf: Leaf, first: int, most: int) -> list[int]:
     """Entries of a leaf to measure: the one that was found, and others spread over the rest."""
     size = leaf.stop - leaf.start
-    if size <= SAMPLE:
+    if size <= most:
         return list(range(leaf.start, leaf.stop))
     rng = np.random.default_rng(0)
-    others = leaf.start + rng.choice(size, SAMPLE - 1, replace=False)
+    others = leaf.start + rng.choice(size, most - 1, replace=False)
     return [first, *[int(i) for i in others if i != first]]
 
 
 # ---- findings ----------------------------------------------------------------------------------------------------------------
 
 
-def diagnose(reference: Reference, mode: str, precision: str, v: Direction, w: np.ndarray, eps: float, label: str) -> Finding:
-    """The report of a comparison that failed, along v and with the results weighted by w."""
+def diagnose(
+    reference: Reference, mode: str, precision: str, v: Direction, w: np.ndarray, eps: float, label: str, sample: int
+) -> Finding:
+    """The report of a comparison that failed, along v and with the results weighted by w; it looks at `sample` entries."""
     subject = reference.subject
     scalar = _Scalar(reference, mode, precision, w)
     found = _locate(scalar, v)
     leaf = next(a for a in subject.ins if found < a.stop)
-    places = _sample(leaf, found)
+    places = _sample(leaf, found, max(1, min(SAMPLE, sample)))
     computed, measured, bars = np.array([scalar.entry(i) for i in places]).T
     with np.errstate(all="ignore"):
         scale = np.nanmax(np.abs(np.where(np.isfinite(measured), measured, np.nan)), initial=0.0)
@@ -219,6 +222,12 @@ def misshapen(subject: Subject, label: str, error: ShapeError, weights: Sequence
     elif len(due) > 1 and tuple(reversed(found)) == tuple(due):
         hint = "it is transposed."
     return Finding("shape", label, f"{label}: {error}", hint)
+
+
+def unsteady(subject: Subject, label: str) -> Finding:
+    """The report of a function that answers one thing now and another then."""
+    text = f"{label}: two calls of '{subject.name}' with the same arguments answer different values"
+    return Finding("unmeasured", label, text, "Fix its random numbers (pass a key or seed), and what else it reads that changes.")
 
 
 def inconclusive(reference: Reference, label: str, v: Direction) -> Finding:

@@ -48,6 +48,7 @@ class Reference:
         self.eps = DOUBLE if self.precision == "wide" else narrow
         self.rng = np.random.default_rng(seed)
         self.here = subject(subject.x, self.precision)
+        self.repeats = self._repeats()
         self.failure: Exception | None = None  # why f could not be evaluated beside the point
         self.noise = self._noise()
         self.analytic, self.size = False, np.zeros(self.here.shape)
@@ -63,6 +64,12 @@ class Reference:
     def nearby(self, eps: float) -> np.ndarray:
         """A point an ulp away."""
         return self.subject.x * (1 + eps * self.rng.choice([-1.0, 1.0], self.subject.size))
+
+    def _repeats(self) -> bool:
+        """Whether f answers the same again, but for rounding (sums of several threads may differ in that)."""
+        finite = np.isfinite(self.here)
+        off = np.abs(self.subject(self.subject.x, self.precision) - self.here, where=finite, out=np.zeros(self.here.shape))
+        return bool(np.all(off <= self.eps**0.5 * np.max(np.abs(self.here), initial=0.0, where=finite)))
 
     def _noise(self) -> np.ndarray:
         moved = np.zeros(self.here.shape)

@@ -20,7 +20,7 @@ def watching_draws(trace: Callable[[], T], generators: Sequence[Any]) -> tuple[T
     """What `trace` answers, and whether it drew from these generators, from numpy.random, or from random.
 
     Draws show in the states they change. Another thread may have drawn (as the loop of a dask worker does), so where there
-    is one, `trace` runs again: calls of this thread to the methods of `random` are seen one by one, other states must stay as they
+    is one, `trace` runs again: calls of this thread to methods of `random` are seen one by one, other states must stay as they
     are once.
     """
     before = _states(generators)

@@ -87,7 +87,7 @@ class Graph:
             for v in self.stored:
                 made[self.maker[v]] += self.size(v)
             found: dict[tuple[int, ...], None] = {(len(self.eqns),): None}
-            for k in range(2, _LENGTHS):
+            for k in range(4, _LENGTHS):  # two or three segments are dear to solve, and seldom chosen
                 ends = self._division(self.bytes / 2 ** (k / 2), crossing, made)
                 found[ends] = None
                 if len(ends) > len(self.eqns) // 4:

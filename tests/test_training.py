@@ -1,0 +1,120 @@
+"""Memory of training steps: what is donated, when parameters are updated, what is computed again rather than kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad as fx
+from fxgrad.testing.bits import assert_same_bits
+
+WIDTH, HIDDEN, ROWS, DEPTH = 256, 1024, 512, 3
+
+
+def params() -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+
+    def normal(n: int, m: int) -> np.ndarray:
+        return (rng.standard_normal((n, m)) / np.sqrt(n)).astype("f4")
+
+    return [{"up": normal(WIDTH, HIDDEN), "b": np.zeros(HIDDEN, "f4"), "down": normal(HIDDEN, WIDTH)} for _ in range(DEPTH)]
+
+
+def loss(layers: Any, x: Any) -> Any:
+    for p in layers:
+        x = x + fx.nn.gelu(fx.nn.layer_norm(x) @ p["up"] + p["b"]) @ p["down"]
+    return np.mean(x * x)
+
+
+OPTIMIZER = fx.optim.adamw(1e-2)
+
+
+def step(layers: Any, state: Any, x: Any) -> tuple[Any, Any, Any]:
+    value, grads = fx.value_and_grad(loss)(layers, x)
+    updates, state = OPTIMIZER.update(grads, state, layers)
+    return fx.optim.apply_updates(layers, updates), state, value
+
+
+X = np.random.default_rng(1).standard_normal((ROWS, WIDTH)).astype("f4")
+WEIGHT = WIDTH * HIDDEN * 4  # bytes
+HUGE = 1 << 40  # a budget that asks for nothing to be computed again
+
+
+def analysis(f: Callable[..., Any], **options: Any) -> Any:
+    start = params()
+    return fx.jit(f, **options).lower(start, OPTIMIZER.init(start), X).compile().memory_analysis()
+
+
+def test_weights_and_moments_are_updated_in_the_memory_that_was_donated() -> None:
+    found = analysis(step, donate_argnums=(0, 1))
+    assert found.alias_bytes >= 3 * 2 * DEPTH * WEIGHT
+
+
+def test_gradients_do_not_wait_for_each_other() -> None:
+    """Each weight is updated when its gradient is there, before the next product."""
+    start = params()
+    found = fx.jit(step, donate_argnums=(0, 1)).lower(start, OPTIMIZER.init(start), X).compile()
+    products = [i for i, s in enumerate(found.steps) if "matmul" in s.title]
+    updates = [i for i, s in enumerate(found.steps) if s.title.count("sqrt") == 1 and s.bytes_written == 3 * WEIGHT]
+    assert len(updates) == 2 * DEPTH
+    assert sum(i < products[-1] for i in updates) >= 2 * DEPTH - 1
+
+
+def test_activations_are_computed_again_where_that_costs_little() -> None:
+    plain, found = analysis(step, memory_budget=HUGE), analysis(step)
+    assert found.temp_bytes < 0.75 * plain.temp_bytes
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_bits_stay(threads: int, use_threads: Callable[[int], None]) -> None:
+    """Of three steps, with donation, with and without what is computed again, and operation by operation."""
+    use_threads(threads)
+    compiled = [fx.jit(step, donate_argnums=(0, 1)), fx.jit(step, memory_budget=HUGE), step]
+    found = []
+    for f in compiled:
+        layers = params()
+        state = OPTIMIZER.init(layers)
+        values = []
+        for _ in range(3):
+            layers, state, value = f(layers, state, X)
+            values.append(value)
+        found.append(fx.tree.leaves((layers, state, values)))
+    assert_same_bits(found[1], found[0])
+    assert_same_bits(found[2], found[0])
+
+
+def test_an_update_that_others_read_comes_in_order() -> None:
+    """A parameter that is read after its update, and one whose old value is a result too, in donated memory."""
+
+    def f(p: Any, x: Any) -> Any:
+        g = fx.grad(lambda p: np.sum(np.tanh(x @ p) ** 2))(p)
+        new = p - 0.1 * g
+        return new, np.sum(x @ new), np.sum(x @ p) + np.sum(p), p * 2.0
+
+    p, x = (np.random.default_rng(i).standard_normal((300, 300)).astype("f4") for i in range(2))
+    with fx.disable_jit():
+        want = fx.jit(f)(p, x)
+    assert_same_bits(fx.jit(f, donate_argnums=0)(p.copy(), x), want)
+    assert_same_bits(fx.jit(f)(p, x), want)
+
+
+def test_an_update_from_what_is_written_in_pieces_waits_for_all_of_them() -> None:
+    """Gradients of slices are put together piece by piece; the sum of all rows began after the first."""
+
+    def f(p: Any, w: Any, x: Any) -> Any:
+        def loss(p: Any, w: Any) -> Any:
+            h = x @ w + p
+            a, b, c = h[:, :64], h[:, 64:128], h[:, 128:]
+            return np.sum(np.tanh(a @ b.T) @ c)
+
+        grads = fx.grad(loss, (0, 1))(p, w)
+        return p - 0.1 * grads[0], w - 0.1 * grads[1]
+
+    p, w, x = (np.random.default_rng(i).standard_normal(s).astype("f4") for i, s in enumerate(((192,), (64, 192), (128, 64))))
+    with fx.disable_jit():
+        want = fx.jit(f)(p, w, x)
+    assert_same_bits(fx.jit(f)(p, w, x), want)
+    assert_same_bits(fx.jit(f, donate_argnums=(0, 1))(p.copy(), w.copy(), x), want)
