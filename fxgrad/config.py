@@ -107,6 +107,16 @@ class Config:
         raises FxFloatingPointError, which names the operation that made it, forward or backward, and its line.
     log: what to report on stderr, from FXGRAD_LOG, comma separated: "cache" tells why jit traced again, "eager" what is compiled
         in the background.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.config.matmul
+        'own'
+        >>> fx.config.fusion = 2
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FxValueError: fxgrad.config.fusion cannot be 2
+          ...
     """
 
     fusion: bool = True

@@ -47,7 +47,14 @@ def is_internal(code: CodeType) -> bool:
 
 
 def user_location(frame: FrameType | None = None) -> Location | None:
-    """Where the innermost frame outside this package and NumPy stands."""
+    """Where the innermost frame outside this package and NumPy stands.
+
+    Example:
+        >>> from fxgrad.errors import user_location
+        >>> code, offset = user_location()
+        >>> code.co_name
+        '<module>'
+    """
     frame = frame or sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -90,7 +97,16 @@ def format_location(location: Location | None) -> str | None:
 
 
 class FxError(Exception):
-    """Base of all errors raised by fxgrad."""
+    """Base of all errors raised by fxgrad.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> try:
+        ...     fx.grad(lambda n: n)(3)
+        ... except fx.FxError as error:
+        ...     print(type(error).__name__, isinstance(error, TypeError))
+        NonDifferentiableError True
+    """
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", where: Location | None = None):
         self._parts = what, why, fix
@@ -113,7 +129,16 @@ def _rebuild(kind: type[FxError], args: tuple) -> FxError:
 
 
 class FxTypeError(FxError, TypeError):
-    """A value of the wrong type or dtype."""
+    """A value of the wrong type or dtype.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.jit("sin")
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FxTypeError: jit takes a function, got str
+          ...
+    """
 
 
 def not_picklable(what: str, fix: str) -> FxTypeError:
@@ -122,15 +147,44 @@ def not_picklable(what: str, fix: str) -> FxTypeError:
 
 
 class FxValueError(FxError, ValueError):
-    """A wrong shape, axis, or setting."""
+    """A wrong shape, axis, or setting.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.numpy.add([1.0, 2.0], [1.0, 2.0, 3.0])
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FxValueError: operands of shapes (2,) and (3,) cannot be broadcast together
+          ...
+    """
 
 
 class FxFloatingPointError(FxError, FloatingPointError):
-    """A NaN was made while `fx.config.debug_nans` is on."""
+    """A NaN was made while `fx.config.debug_nans` is on.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.config.debug_nans = True
+        >>> fx.jit(lambda x: np.sqrt(x) + 1.0)(-1.0)
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FxFloatingPointError: 'sqrt' of f64[] made a NaN in '<lambda>'
+          ...
+        >>> fx.config.debug_nans = False
+    """
 
 
 class FxOverflowError(FxError, OverflowError):
-    """A Python int that no dtype of NumPy holds."""
+    """A Python int that no dtype of NumPy holds.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.numpy.sum(1 << 70)
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FxOverflowError: expected an array or a number, got an int: 1180591620717411303424
+          ...
+    """
 
 
 def too_large(what: str, value: int) -> FxOverflowError:
@@ -144,48 +198,162 @@ def too_large(what: str, value: int) -> FxOverflowError:
 
 
 class FxIndexError(FxError, IndexError):
-    """An index out of bounds."""
+    """An index out of bounds.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.grad(lambda x: x[3])(np.ones(2))
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FxIndexError: index 3 is out of bounds for axis 0 with size 2
+          ...
+    """
 
 
 class FxLinAlgError(FxValueError, np.linalg.LinAlgError):
-    """A matrix that a decomposition or a solver cannot take: not square, singular, not positive definite."""
+    """A matrix that a decomposition or a solver cannot take: not square, singular, not positive definite.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.numpy.linalg.inv(np.zeros((2, 2)))
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FxLinAlgError: Singular matrix
+          ...
+    """
 
 
 class ConcretizationError(FxTypeError):
-    """Python asked for the value of something of which only shape and dtype are known."""
+    """Python asked for the value of something of which only shape and dtype are known.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.jit(lambda x: x if x > 0 else -x)(1.0)
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.ConcretizationError: cannot use a traced bool[] as a Python bool
+          ...
+    """
 
 
 class NonDifferentiableError(FxTypeError):
-    """A derivative was asked for where there is none, or where it would have been cut silently."""
+    """A derivative was asked for where there is none, or where it would have been cut silently.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.grad(lambda n: 2.0 * n)(3)
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.NonDifferentiableError: grad needs floating-point inputs, but argument 'n' has dtype int64
+          ...
+    """
 
 
 class UnsupportedError(FxTypeError):
-    """NumPy or Python offers it, fxgrad does not (yet)."""
+    """NumPy or Python offers it, fxgrad does not (yet).
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.scipy.special.factorial(5, exact=True)
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.UnsupportedError: factorial(..., exact=True) is not supported
+          ...
+    """
 
 
 class LeakedTracerError(FxError, RuntimeError):
-    """A traced value was used after its transform had ended."""
+    """A traced value was used after its transform had ended.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> kept = []
+        >>> fx.jit(lambda x: kept.append(x) or x)(1.0)
+        np.float64(1.0)
+        >>> kept[0] + 1.0
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.LeakedTracerError: a traced f64[] escaped from jit of '<lambda>'
+          ...
+    """
 
 
 class StaleValueError(FxError, RuntimeError):
-    """A value kept for the backward pass was changed in place before it was used."""
+    """A value kept for the backward pass was changed in place before it was used.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> x = np.ones(2)
+        >>> y, pullback = fx.vjp(lambda x: x * x, x)
+        >>> x[:] = 3.0
+        >>> pullback(np.ones(2))
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.StaleValueError: argument 'x' of shape (2,) was changed in place before vjp's pullback used it
+          ...
+    """
 
 
 class MutationError(FxValueError):
-    """An in-place change that fxgrad cannot follow."""
+    """An in-place change that fxgrad cannot follow.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> def f(x):
+        ...     x[0] = 0.0
+        ...     return x
+        >>> fx.jit(f)(np.ones(2))
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.MutationError: cannot change a traced f64[2] in place ...
+          ...
+    """
 
 
 class TreeMismatchError(FxValueError):
-    """Two pytrees that should have the same structure do not."""
+    """Two pytrees that should have the same structure do not.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.tree.map(lambda x, y: x + y, (1.0, 2.0), (1.0,))
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.TreeMismatchError: the trees given to map differ in structure at the root: ...
+          ...
+    """
 
 
 class FileFormatError(FxValueError):
-    """A file that is not what it should be: foreign, cut short, or changed."""
+    """A file that is not what it should be: foreign, cut short, or changed.
+
+    Example:
+        >>> import os, fxgrad as fx
+        >>> fx.io.load(os.devnull)
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FileFormatError: cannot load /dev/null: it ends after 0 bytes
+          ...
+    """
 
 
 class FileWriteError(FxError, OSError):
-    """A file could not be written; `errno` says why, as in any OSError."""
+    """A file could not be written; `errno` says why, as in any OSError.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.io.save("/nowhere/params.safetensors", {})
+        Traceback (most recent call last):
+            ...
+        fxgrad.errors.FileWriteError: cannot save /nowhere/params.safetensors: No such file or directory
+          ...
+    """
 
 
 class MissingPackageError(FxError, ImportError):
-    """An optional package that something needs is not installed."""
+    """An optional package that something needs is not installed.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> issubclass(fx.errors.MissingPackageError, ImportError)
+        True
+    """

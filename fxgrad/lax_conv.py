@@ -28,6 +28,11 @@ class ConvDimensionNumbers(NamedTuple):
     """Which axis is which, as jax.lax.ConvDimensionNumbers.
 
     (batch, feature, spatial...) of the input and of the result, (out feature, in feature, spatial...) of the kernel.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
+        ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
     """
 
     lhs_spec: Ints
@@ -275,14 +280,26 @@ def conv_general_dilated(
 
 
 def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None) -> Any:
-    """The convolution of (N, C, *spatial) and (C_out, C_in, *window), as jax.lax.conv."""
+    """The convolution of (N, C, *spatial) and (C_out, C_in, *window), as jax.lax.conv.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.lax.conv(np.arange(5.0).reshape(1, 1, 5), np.array([[[1.0, 0.0, -1.0]]]), (1,), "VALID")
+        array([[[-2., -2., -2.]]])
+    """
     return conv_general_dilated(lhs, rhs, window_strides, padding)
 
 
 def conv_with_general_padding(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any, rhs_dilation: Any, precision: Any = None
 ) -> Any:
-    """The same with dilations and padding in pairs, as jax.lax.conv_with_general_padding."""
+    """The same with dilations and padding in pairs, as jax.lax.conv_with_general_padding.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.lax.conv_with_general_padding(np.ones((1, 1, 3)), np.ones((1, 1, 2)), (1,), [(1, 1)], (1,), (1,))
+        array([[[1., 2., 2., 1.]]])
+    """
     return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation)
 
 

@@ -21,7 +21,16 @@ _CACHE_SIZE = 16384
 
 
 class Entry:
-    """One step of a path into a tree: `['key']`, `[0]`, `.field`, or `[<child 0>]` of a class that names no children."""
+    """One step of a path into a tree: `['key']`, `[0]`, `.field`, or `[<child 0>]` of a class that names no children.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> ((path, leaf),), _ = fx.tree.flatten_with_path({"w": [1.0]})
+        >>> path
+        (Entry('item', 'w'), Entry('item', 0))
+        >>> [str(entry) for entry in path]
+        ["['w']", '[0]']
+    """
 
     __slots__ = ("key", "kind")
 
@@ -75,6 +84,12 @@ class Structure:
     """The shape of a tree without its leaves: hashable, comparable, picklable; prints with `*` for each leaf.
 
     Two structures are equal when their containers, keys and static values are. In which order dicts were filled does not count.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> s = fx.tree.structure({"w": 1.0, "b": (2.0, None)})
+        >>> s, s.num_leaves
+        (Structure({'b': (*, None), 'w': *}), 2)
     """
 
     __slots__ = ("_hash", "aux", "children", "flat", "key", "node", "num_leaves")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import functools
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -509,12 +507,3 @@ def test_inside_a_transform() -> None:
     assert_four_parts(
         error, what="'plain' was called inside a transform", line="fx.explain(f, x)", why="to time it", fix="outside"
     )
-
-
-# ---- examples in docstrings --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["explain", "explain.report"])
-def test_examples(name: str) -> None:
-    result = doctest.testmod(sys.modules[f"fxgrad.{name}"])
-    assert (result.failed, result.attempted) == (0, {"explain": 3, "explain.report": 2}[name])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import errno
 import json
 import math
@@ -843,11 +842,6 @@ for i in range(30): fx.io.save({str(path)!r}, {{"n": np.full(5000, float(sys.arg
 
 
 # ---- the rest --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", [files, layout, structure, atomic], ids=lambda m: m.__name__)
-def test_doctests(module: types.ModuleType) -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def test_import_stays_light() -> None:

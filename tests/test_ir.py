@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import doctest
 import os
 import pickle
 import subprocess
@@ -15,8 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fxgrad import errors
-from fxgrad.ir import check as check_module
-from fxgrad.ir import parser, text
 from fxgrad.ir.check import check
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.text import format_eqn, format_program, format_value, parse
@@ -414,9 +411,3 @@ def test_check_nested():
     captured = Program([x], [], [x], (np.zeros(3),), name="inner")
     with pytest.raises(errors.FxTypeError, match="its program 'inner' has 1 captured inputs"):
         check(Program([y], [make("jit_call", [y], program=captured)], [y]))
-
-
-@pytest.mark.parametrize("module", [text, parser, check_module])
-def test_examples_in_docstrings(module):
-    result = doctest.testmod(module)
-    assert result.attempted and not result.failed

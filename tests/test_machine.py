@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import json
 import re
 import threading
@@ -126,8 +125,3 @@ def test_threads_ask_for_limits_at_once(elsewhere: Path, monkeypatch: pytest.Mon
     for w in workers:
         w.join()
     assert calls == [7]
-
-
-def test_examples() -> None:
-    result = doctest.testmod(machine)
-    assert (result.failed, result.attempted) == (0, 3)

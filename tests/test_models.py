@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -186,14 +185,6 @@ def test_configs_and_parameters(name: str) -> None:
     keys = fx.random.split(KEY, 2)
     ensembles = fx.vmap(lambda key: module.init(key, config))(keys)
     same(fx.tree.map(lambda v: v[1], ensembles), module.init(keys[1], config))
-
-
-@pytest.mark.parametrize("module", ["linear", "mlp", "convnet", "rnn", "transformer_block", "gpt"])
-def test_docstrings(module: str) -> None:
-    import doctest
-
-    result = doctest.testmod(importlib.import_module(f"fxgrad.models.{module}"))
-    assert result.attempted and not result.failed
 
 
 # ---- gpt -----------------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -322,11 +321,3 @@ def test_a_planted_error_is_seen() -> None:
 def test_one_hot() -> None:
     assert_same_bits(nn.one_hot(LABELS, 8, dtype=np.int64), F.one_hot(torch.from_numpy(LABELS), 8).numpy())
     assert_same_bits(nn.one_hot(LABELS, 8, axis=0), np.moveaxis(np.eye(8)[LABELS], -1, 0))
-
-
-@pytest.mark.parametrize("module", ["activations", "normalisation", "layers", "attention", "initializers", "losses"])
-def test_docstrings(module: str) -> None:
-    import doctest
-
-    result = doctest.testmod(importlib.import_module(f"fxgrad.nn.{module}"))
-    assert result.attempted and not result.failed

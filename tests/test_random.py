@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 from typing import Any
 
 import numpy as np
@@ -394,20 +392,6 @@ def test_gamma_draw_slope() -> None:
     assert (slope > 0).all()
     with pytest.raises(fx.NonDifferentiableError, match="twice by its shape"):
         fx.grad(fx.grad(lambda s: R.gamma(KEY, s)))(2.0)
-
-
-@pytest.mark.parametrize("name", ["keys", "draws", "continuous", "discrete"])
-def test_examples(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"fxgrad.random.{name}"))
-    assert result.attempted and not result.failed
-
-
-def test_every_sampler_has_an_example() -> None:
-    """Those made by a factory too, whose docstrings doctest does not find."""
-    for name in R.__all__:
-        examples = doctest.DocTestParser().get_doctest(getattr(R, name).__doc__, {}, name, None, 0)
-        assert examples.examples, name
-        assert not doctest.DocTestRunner().run(examples).failed
 
 
 # ---- errors ------------------------------------------------------------------------------------------------------------------

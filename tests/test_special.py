@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import mpmath as mp
@@ -200,13 +199,6 @@ def test_missing_rules_raise() -> None:
     assert_four_parts(error, what="complex", line="S.gammaln(np.array", why="imaginary", fix="x.real")
     error = raised(lambda: S.factorial(5, exact=True), fx.UnsupportedError)
     assert_four_parts(error, what="exact=True", line="S.factorial", why="unbounded", fix="math.factorial")
-
-
-def test_examples() -> None:
-    from fxgrad.scipy.special import gammas
-
-    result = doctest.testmod(gammas)
-    assert result.attempted and not result.failed
 
 
 # ---- loops in kernels --------------------------------------------------------------------------------------------------------

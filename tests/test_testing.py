@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import json
 import math
 import pickle
@@ -496,12 +494,3 @@ def test_assert_gradients_without_the_fixture() -> None:
         warnings.simplefilter("error")
         assert assert_gradients(np.sin, W, order=1).order == 1
     caught(lambda: assert_gradients(lambda x: np.sum(x), W, grad=lambda x: 0 * x))
-
-
-# ---- examples --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["check", "curve", "libraries", ""])
-def test_examples(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"fxgrad.testing.{name}".strip(".")), optionflags=doctest.ELLIPSIS)
-    assert result.failed == 0 and result.attempted > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import pickle
 import timeit
 from collections import OrderedDict, defaultdict, namedtuple
@@ -288,8 +287,3 @@ def test_speed():
     for value, limit in [(A, 1e-6), ((A, A, A), 5e-6), ({f"k{i}": A for i in range(16)}, 15e-6)]:
         assert min(timeit.repeat(lambda value=value: tree.flatten(value), number=500, repeat=7)) / 500 < limit
         assert tree.flatten(value)[1] is tree.flatten(value)[1]
-
-
-def test_examples_in_docstrings():
-    result = doctest.testmod(tree)
-    assert result.attempted > 8 and not result.failed

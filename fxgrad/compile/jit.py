@@ -42,7 +42,16 @@ _MISS = object()
 
 
 class CacheInfo(NamedTuple):
-    """hits and misses of a jitted function's trace cache, and how many traces it holds."""
+    """hits and misses of a jitted function's trace cache, and how many traces it holds.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> f = fx.jit(np.sin)
+        >>> f(1.0), f(2.0), f(np.ones(3))
+        (np.float64(0.8414709848078965), np.float64(0.9092974268256817), array([0.84147098, 0.84147098, 0.84147098]))
+        >>> f.cache_info()
+        CacheInfo(hits=1, misses=2, size=2)
+    """
 
     hits: int
     misses: int
@@ -170,7 +179,16 @@ class _Entry:
 
 
 class Jitted:
-    """A compiled function; see `jit`."""
+    """A compiled function; see `jit`.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> f = fx.jit(lambda x: 2.0 * x)
+        >>> f(np.ones(2))
+        array([2., 2.])
+        >>> f
+        <jit(<lambda>)>
+    """
 
     # slots: the guards of a function that holds this one look at __dict__, and shall not see what changes with every call
     __slots__ = (
@@ -375,18 +393,47 @@ class Jitted:
             sys.stderr.write(f"fxgrad: jit({name_of(self._f)}) traces: {miss.why}\n")
 
     def cache_info(self) -> CacheInfo:
-        """Hits, misses and size of the trace cache."""
+        """Hits, misses and size of the trace cache.
+
+        Example:
+            >>> import fxgrad as fx
+            >>> f = fx.jit(lambda x: x * 2.0)
+            >>> f(1.0), f(2.0)
+            (np.float64(2.0), np.float64(4.0))
+            >>> f.cache_info()
+            CacheInfo(hits=1, misses=1, size=1)
+        """
         return CacheInfo(self._hits, self._misses, len(self._entries))
 
     def clear_cache(self) -> None:
-        """Forget all traces of this function."""
+        """Forget all traces of this function.
+
+        Example:
+            >>> import fxgrad as fx
+            >>> f = fx.jit(lambda x: x * 2.0)
+            >>> f(1.0), f.clear_cache()
+            (np.float64(2.0), None)
+            >>> f.cache_info()
+            CacheInfo(hits=0, misses=1, size=0)
+        """
         with self._lock:
             self._entries.clear()
             self._quick = None
             self._missed.clear()
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """The program for these arguments, to look at or compile."""
+        """The program for these arguments, to look at or compile.
+
+        Example:
+            >>> import numpy as np, fxgrad as fx
+            >>> lowered = fx.jit(lambda x: 2.0 * np.sin(x)).lower(np.ones(3))
+            >>> print(lowered.as_text())
+            program '<lambda>'(a: f64[3]) {
+              b: f64[3] = sin a
+              c: f64[3] = mul 2.0:f64 b
+              return c
+            }
+        """
         entry, _, _ = self._entry(args, kwargs, called=False)
         return Lowered(entry)
 
@@ -407,7 +454,15 @@ class Jitted:
 
 
 class Lowered:
-    """A traced function before compilation."""
+    """A traced function before compilation.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> lowered = fx.jit(lambda x: 2.0 * x).lower(np.ones(1000))
+        >>> compiled = lowered.compile()
+        >>> compiled.cost_analysis()["flops"]
+        1000
+    """
 
     def __init__(self, entry: _Entry):
         self._entry = entry
@@ -419,11 +474,27 @@ class Lowered:
         raise errors.not_picklable("a lowered program", "Pickle the jitted function, and lower it where it arrives.")
 
     def as_text(self) -> str:
-        """The program."""
+        """The program.
+
+        Example:
+            >>> import numpy as np, fxgrad as fx
+            >>> print(fx.jit(np.sin).lower(np.ones(3)).as_text())
+            program sin(a: f64[3]) {
+              b: f64[3] = sin a
+              return b
+            }
+        """
         return str(self.program)
 
     def compile(self) -> Any:
-        """The executable: `as_text()` shows its kernels, `cost_analysis()` its flops and bytes."""
+        """The executable: `as_text()` shows its kernels, `cost_analysis()` its flops and bytes.
+
+        Example:
+            >>> import numpy as np, fxgrad as fx
+            >>> compiled = fx.jit(np.sin).lower(np.ones(3)).compile()
+            >>> compiled(np.zeros(3))
+            [array([0., 0., 0.])]
+        """
         return self._entry.compiled()
 
 

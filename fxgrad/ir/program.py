@@ -31,6 +31,18 @@ class Program:
     `inputs` are variables, `eqns` run in order, `outputs` are variables or literals. The first `len(consts)` inputs are captured
     arrays; their values stand beside them in `consts`, held by reference. Programs inside equations have no consts. Two
     programs are equal when their structure is: names and captured values do not count.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> p = fx.make_ir(lambda x: np.sin(x) * 2.0)(np.ones(3))
+        >>> print(p)
+        program '<lambda>'(a: f64[3]) {
+          b: f64[3] = sin a
+          c: f64[3] = mul b 2.0:f64
+          return c
+        }
+        >>> [eqn.prim.name for eqn in p.eqns]
+        ['sin', 'mul']
     """
 
     __slots__ = ("__weakref__", "_key", "consts", "eqns", "inputs", "memo", "name", "outputs")

@@ -43,7 +43,16 @@ def _canonical_dtype(dtype: Any) -> np.dtype:
 
 
 class Aval:
-    """An abstract value: the shape and dtype of an array, and nothing else. Equal avals are the same object."""
+    """An abstract value: the shape and dtype of an array, and nothing else. Equal avals are the same object.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> x = fx.Aval((2, 3), np.float32)
+        >>> x, x.ndim, x.nbytes
+        (f32[2,3], 2, 24)
+        >>> fx.eval_shape(lambda x: x.T, x)
+        f32[3,2]
+    """
 
     __slots__ = ("dtype", "shape", "size")
     shape: tuple[int, ...]

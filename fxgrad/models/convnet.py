@@ -37,6 +37,11 @@ class Config:
         channels: a tuple with the number of filters of each stage; a stage halves height and width.
         window: the side of the filters.
         dtype: of the parameters.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.models.convnet.Config((8, 8, 1), 10)
+        Config(shape=(8, 8, 1), outputs=10, channels=(32, 64), window=3, dtype='float32')
     """
 
     shape: tuple[int, int, int]

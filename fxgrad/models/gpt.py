@@ -35,6 +35,11 @@ class Config:
         dtype: of the parameters.
 
     The default has 10.8 million parameters.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.models.gpt.Config(vocab=128, layers=2)
+        Config(vocab=128, context=256, layers=2, heads=6, width=384, tied=True, dtype='float32')
     """
 
     vocab: int = 256

@@ -29,6 +29,11 @@ class Config:
 
     Raises:
         FxValueError: a field that is no such thing; so for every Config of fx.models.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.models.linear.Config(64, 10)
+        Config(inputs=64, outputs=10, dtype='float32')
     """
 
     inputs: int

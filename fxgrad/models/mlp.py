@@ -30,6 +30,11 @@ class Config:
         outputs: numbers that come out.
         hidden: a tuple with the width of each hidden layer; () for none.
         dtype: of the parameters.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.models.mlp.Config(64, 10, hidden=(32,))
+        Config(inputs=64, outputs=10, hidden=(32,), dtype='float32')
     """
 
     inputs: int

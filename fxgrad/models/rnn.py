@@ -32,6 +32,11 @@ class Config:
         layers: how many cells, each fed by the one before.
         cell: "tanh", "gru" or "lstm".
         dtype: of the parameters.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.models.rnn.Config(8, 2)
+        Config(inputs=8, outputs=2, hidden=128, layers=1, cell='gru', dtype='float32')
     """
 
     inputs: int

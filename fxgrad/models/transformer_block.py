@@ -34,6 +34,11 @@ class Config:
         residual_scale: the initial weights that write to the residual stream are this much smaller; GPT-2 has
             1/sqrt(2 * layers).
         dtype: of the parameters.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.models.transformer_block.Config(width=64, heads=4)
+        Config(width=64, heads=4, hidden=None, residual_scale=1.0, dtype='float32')
     """
 
     width: int

@@ -94,6 +94,7 @@ from fxgrad.numpy.contraction import *  # noqa: F403
 from fxgrad.numpy.core import result_type, tensor  # noqa: F401
 from fxgrad.numpy.creation import *  # noqa: F403
 from fxgrad.numpy.elementwise import around, clip, divmod, nan_to_num, round, where  # noqa: F401
+from fxgrad.numpy.examples import document as _document
 from fxgrad.numpy.functional import *  # noqa: F403
 from fxgrad.numpy.histograms import *  # noqa: F403
 from fxgrad.numpy.indexing import getitem  # noqa: F401
@@ -147,6 +148,8 @@ def isrealobj(x: Any) -> Any:
 
 
 _aliasing.with_numpy_memory(globals())
+for _prefix, _names in (("", globals()), ("linalg.", vars(linalg)), ("fft.", vars(fft))):
+    _document(_prefix, _names)
 _internal = ("Any", "annotations", "getitem", "tensor")
 __all__ = [
     _name

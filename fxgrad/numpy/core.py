@@ -249,6 +249,7 @@ def ufunc(fn: np.ufunc, impl: Callable[..., Any], summary: str) -> Callable[...,
     function = prepared_ufunc(fn, general, lambda *args: resolve(fn, tuple([key_of(x) for x in args]))[0])
     add_methods(fn, function)
     function.__name__ = function.__qualname__ = fn.__name__
+    function.__module__ = "fxgrad.numpy"  # where it is found, by readers and by pickle
     function.__doc__ = f"{summary} Elementwise, as numpy.{fn.__name__}: operands broadcast, dtypes promote by NumPy 2's rules."
     return function
 

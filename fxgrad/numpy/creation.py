@@ -110,6 +110,13 @@ def asarray(
     """`a` as an array, as numpy.asarray, copied only where needed.
 
     Inside a trace the result is traced: a table that is to be indexed with traced values goes through here first.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.asarray([1.0, 2.0])
+        array([1., 2.])
+        >>> fx.asarray(3.0)
+        array(3.)
     """
     return array(a, dtype, copy=copy)
 

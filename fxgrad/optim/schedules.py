@@ -36,7 +36,13 @@ def _positive(name: str, what: str, value: float) -> None:
 
 
 def constant_schedule(value: float) -> Schedule:
-    """Always `value`."""
+    """Always `value`.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.optim.constant_schedule(0.1)(1000)
+        array(0.1)
+    """
     return lambda count: fnp.asarray(float(value))
 
 

@@ -28,6 +28,13 @@ class Transformation(NamedTuple):
     """What an optimizer is, and what optimizers are made of.
 
     init(params) -> state; update(gradients, state, params=None) -> (updates, state), the updates a tree like the gradients.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> half = fx.optim.Transformation(lambda params: (), lambda g, state, params=None: (0.5 * g, state))
+        >>> updates, state = half.update(np.array([2.0, 4.0]), half.init(np.zeros(2)))
+        >>> updates
+        array([1., 2.])
     """
 
     init: Callable[[Tree], Tree]
@@ -147,17 +154,44 @@ def chain(*transformations: Transformation) -> Transformation:
 
 
 def identity() -> Transformation:
-    """Gradients as they are."""
+    """Gradients as they are.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.identity()
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([2.0, 4.0]), t.init(params), params)
+        >>> updates
+        array([2., 4.])
+    """
     return _stateless(lambda gradients, params: gradients)
 
 
 def scale(factor: float) -> Transformation:
-    """Gradients times a number."""
+    """Gradients times a number.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.scale(0.5)
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([2.0, 4.0]), t.init(params), params)
+        >>> updates
+        array([1., 2.])
+    """
     return _stateless(lambda gradients, params: tree.map(lambda g: factor * g, gradients))
 
 
 def scale_by_learning_rate(learning_rate: float | Schedule) -> Transformation:
-    """Gradients times minus the learning rate, a number or a schedule (a function of the number of updates before)."""
+    """Gradients times minus the learning rate, a number or a schedule (a function of the number of updates before).
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.scale_by_learning_rate(lambda count: 0.5 / (1 + count))
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([2.0, 4.0]), t.init(params), params)
+        >>> updates
+        array([-1., -2.])
+    """
     if not callable(learning_rate):
         return scale(-learning_rate)
 
@@ -169,7 +203,16 @@ def scale_by_learning_rate(learning_rate: float | Schedule) -> Transformation:
 
 
 def clip(limit: float) -> Transformation:
-    """Each element limited to [-limit, limit]."""
+    """Each element limited to [-limit, limit].
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.clip(1.0)
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([-3.0, 0.5]), t.init(params), params)
+        >>> updates
+        array([-1. ,  0.5])
+    """
     return _stateless(lambda gradients, params: tree.map(lambda g: fnp.clip(g, -limit, limit), gradients))
 
 
@@ -189,7 +232,16 @@ def global_norm(values: Tree) -> Any:
 
 
 def clip_by_global_norm(max_norm: float) -> Transformation:
-    """Gradients scaled down so that their global norm is at most `max_norm` (Pascanu, Mikolov, Bengio, 2013)."""
+    """Gradients scaled down so that their global norm is at most `max_norm` (Pascanu, Mikolov, Bengio, 2013).
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.clip_by_global_norm(1.0)
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([3.0, 4.0]), t.init(params), params)
+        >>> updates
+        array([0.6, 0.8])
+    """
 
     def clipped(gradients: Tree, params: Tree) -> Tree:
         if not tree.leaves(gradients):
@@ -203,7 +255,16 @@ def clip_by_global_norm(max_norm: float) -> Transformation:
 
 
 def add_decayed_weights(weight_decay: float, mask: Tree | Callable[[Tree], Tree] | None = None) -> Transformation:
-    """Gradients plus weight_decay times the parameters for which `mask` (a tree of bools, or a function to one) is true."""
+    """Gradients plus weight_decay times the parameters for which `mask` (a tree of bools, or a function to one) is true.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.add_decayed_weights(0.5)
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([0.0, 1.0]), t.init(params), params)
+        >>> updates
+        array([0.5, 1.5])
+    """
 
     def decayed(gradients: Tree, params: Tree) -> Tree:
         if params is None:
@@ -221,7 +282,16 @@ def add_decayed_weights(weight_decay: float, mask: Tree | Callable[[Tree], Tree]
 
 
 def trace(decay: float, nesterov: bool = False) -> Transformation:
-    """Momentum: the decayed sum of gradients, t = g + decay*t; with `nesterov`, g + decay*t (Sutskever et al., 2013)."""
+    """Momentum: the decayed sum of gradients, t = g + decay*t; with `nesterov`, g + decay*t (Sutskever et al., 2013).
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.trace(0.5)
+        >>> first, state = t.update(np.array([1.0]), t.init(np.zeros(1)))
+        >>> second, state = t.update(np.array([1.0]), state)
+        >>> first, second
+        (array([1.]), array([1.5]))
+    """
 
     def update(gradients: Tree, state: TraceState, params: Tree = None) -> tuple[Tree, TraceState]:
         total = tree.map(lambda g, t: g + decay * t, gradients, state.trace)
@@ -232,7 +302,16 @@ def trace(decay: float, nesterov: bool = False) -> Transformation:
 
 
 def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, eps_root: float = 0.0) -> Transformation:
-    """The mean of gradients over the root of the mean of their squares, both corrected for their start (Kingma and Ba, 2015)."""
+    """The mean of gradients over the root of the mean of their squares, both corrected for their start (Kingma and Ba, 2015).
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.scale_by_adam(eps=0.0)
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([3.0, -4.0]), t.init(params), params)
+        >>> updates
+        array([ 1., -1.])
+    """
 
     def init(params: Tree) -> AdamState:
         return AdamState(_number(), _zeros(params), _zeros(params))
@@ -253,7 +332,16 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, eps_roo
 def scale_by_rms(
     decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True, centered: bool = False
 ) -> Transformation:
-    """Gradients over the root of the running mean of their squares (Hinton, 2012), or, `centered`, of their variance."""
+    """Gradients over the root of the running mean of their squares (Hinton, 2012), or, `centered`, of their variance.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.scale_by_rms(decay=0.75, eps=0.0)
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([3.0, -4.0]), t.init(params), params)
+        >>> updates
+        array([ 2., -2.])
+    """
 
     def init(params: Tree) -> MeanSquareState:
         return MeanSquareState(tree.map(lambda p: fnp.full_like(p, initial_scale), params), _zeros(params) if centered else ())
@@ -273,7 +361,16 @@ def _root(v: Any, eps: float, eps_in_sqrt: bool) -> Any:
 
 
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7, eps_in_sqrt: bool = True) -> Transformation:
-    """Gradients over the root of the sum of all their squares so far (Duchi, Hazan, Singer, 2011)."""
+    """Gradients over the root of the sum of all their squares so far (Duchi, Hazan, Singer, 2011).
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.scale_by_rss(initial_accumulator_value=0.0, eps=0.0)
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([3.0, -4.0]), t.init(params), params)
+        >>> updates
+        array([ 1., -1.])
+    """
 
     def init(params: Tree) -> SumOfSquaresState:
         return SumOfSquaresState(tree.map(lambda p: fnp.full_like(p, initial_accumulator_value), params))
@@ -289,7 +386,16 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7, eps_
 
 
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
-    """The sign of a mean of the gradient and its running mean (Chen et al., 2023)."""
+    """The sign of a mean of the gradient and its running mean (Chen et al., 2023).
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> t = fx.optim.scale_by_lion()
+        >>> params = np.array([1.0, 1.0])
+        >>> updates, _ = t.update(np.array([3.0, -4.0]), t.init(params), params)
+        >>> updates
+        array([ 1., -1.])
+    """
 
     def update(gradients: Tree, state: LionState, params: Tree = None) -> tuple[Tree, LionState]:
         updates = tree.map(lambda g, m: fnp.sign((1.0 - b1) * g + b1 * m), gradients, state.mu)

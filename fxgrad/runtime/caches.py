@@ -22,7 +22,14 @@ def forget_all() -> None:
 
 
 def clear_caches() -> None:
-    """Forget remembered programs, free idle memory, and delete compiled kernels, in memory and in `fxgrad.config.cache_dir`."""
+    """Forget remembered programs, free idle memory, and delete compiled kernels, in memory and in `fxgrad.config.cache_dir`.
+
+    Example:
+        >>> import tempfile, fxgrad as fx
+        >>> usual, fx.config.cache_dir = fx.config.cache_dir, tempfile.mkdtemp()  # here, so that the usual one stays
+        >>> fx.clear_caches()
+        >>> fx.config.cache_dir = usual
+    """
     from fxgrad.compile import cache
 
     cache.clear_caches()

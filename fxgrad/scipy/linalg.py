@@ -85,6 +85,12 @@ def lu_solve(lu_and_piv: tuple, b: Any, trans: int = 0, overwrite_b: bool = Fals
     """The solution of a system from the factors of `lu_factor`, as scipy.linalg.lu_solve.
 
     trans=1 solves with the transposed matrix, 2 with the adjoint.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> factors = fx.scipy.linalg.lu_factor(np.array([[2.0, 0.0], [0.0, 4.0]]))
+        >>> fx.scipy.linalg.lu_solve(factors, np.ones(2))
+        array([0.5 , 0.25])
     """
     packed, pivots = lu_and_piv
     op = _op(trans)
@@ -146,12 +152,26 @@ def solve_triangular(
 
 
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The Cholesky factor, as scipy.linalg.cholesky: upper by default, from the triangle of the same side."""
+    """The Cholesky factor, as scipy.linalg.cholesky: upper by default, from the triangle of the same side.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.scipy.linalg.cholesky([[4.0, 2.0], [2.0, 5.0]], lower=True)
+        array([[2., 0.],
+               [1., 2.]])
+    """
     return d.cholesky(square("cholesky", matrices("cholesky", a)), upper=not lower)
 
 
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple:
-    """(c, lower) for cho_solve, as scipy.linalg.cho_factor; the other triangle of c holds zeros."""
+    """(c, lower) for cho_solve, as scipy.linalg.cho_factor; the other triangle of c holds zeros.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.scipy.linalg.cho_factor([[4.0, 2.0], [2.0, 5.0]])
+        (array([[2., 1.],
+               [0., 2.]]), False)
+    """
     return cholesky(a, lower), lower
 
 
@@ -185,12 +205,24 @@ def expm(A: Any) -> Any:
 
 
 def eigh(a: Any, *, lower: bool = True, eigvals_only: bool = False) -> Any:
-    """Eigenvalues and eigenvectors of symmetric matrices, as scipy.linalg.eigh of one matrix argument."""
+    """Eigenvalues and eigenvectors of symmetric matrices, as scipy.linalg.eigh of one matrix argument.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.scipy.linalg.eigh([[2.0, 0.0], [0.0, 3.0]], eigvals_only=True)
+        array([2., 3.])
+    """
     x = square("eigh", matrices("eigh", a))
     return d.eigvalsh(x, lower=bool(lower)) if eigvals_only else d.eigh(x, lower=bool(lower))
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """The singular value decomposition, as scipy.linalg.svd."""
+    """The singular value decomposition, as scipy.linalg.svd.
+
+    Example:
+        >>> import fxgrad as fx
+        >>> fx.scipy.linalg.svd([[3.0, 0.0], [0.0, 2.0]], compute_uv=False)
+        array([3., 2.])
+    """
     x = matrices("svd", a)
     return d.svd(x, full=bool(full_matrices)) if compute_uv else d.svdvals(x)

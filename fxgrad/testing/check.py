@@ -40,6 +40,12 @@ class Check:
     comparisons, evaluations: numbers computed against measured ones; calls of f (and of derivatives, as functions of the point).
     closest: the largest difference, as a part of what was allowed.
     method: how derivatives of first order were measured; notes: what was left out.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> check = fx.testing.check_grads(np.sin, (1.0,), order=1)
+        >>> check.order, check.library
+        (1, 'fxgrad')
     """
 
     def __init__(self, name: str, library: str):

@@ -27,6 +27,15 @@ class Finding:
     computed, measured, bar: its derivative, what was measured, and how far that may be off.
     ulps: the difference, in units in the last place of the argument's dtype.
     kind: "wrong", "shape" or "unmeasured".
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> try:
+        ...     fx.testing.check_grads(lambda x: np.sin(fx.stop_gradient(x)), (1.0,), order=1)
+        ... except fx.testing.GradientError as error:
+        ...     finding = error.findings[0]
+        >>> finding.kind, finding.computed
+        ('wrong', 0.0)
     """
 
     kind: str
@@ -42,7 +51,16 @@ class Finding:
 
 
 class GradientError(errors.FxError, AssertionError):
-    """A derivative is wrong, or could not be checked. `findings` has one `Finding` for each mode that failed."""
+    """A derivative is wrong, or could not be checked. `findings` has one `Finding` for each mode that failed.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.testing.check_grads(lambda x: np.sin(fx.stop_gradient(x)), (1.0,), order=1)
+        Traceback (most recent call last):
+            ...
+        fxgrad.testing.diagnosis.GradientError: the derivative of '<lambda>' is wrong: forward mode, argument 'x'
+          ...
+    """
 
     findings: Sequence[Finding] = ()
 

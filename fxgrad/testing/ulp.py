@@ -14,6 +14,11 @@ def ulp_difference(result: Any, exact: Any) -> np.ndarray:
     float64 ones. Where both are NaN, or an infinity where the exact value is or rounds to one, the difference is 0. An
     infinity in place of a finite value counts as the first power of two that overflows; every other disagreement about
     NaN or infinity is inf. Subnormals count in their own (constant) spacing.
+
+    Example:
+        >>> import numpy as np, fxgrad as fx
+        >>> fx.testing.ulp_difference(np.float32(0.1), 0.1)
+        array(0.2)
     """
     result = np.asarray(result)
     info = np.finfo(result.dtype)

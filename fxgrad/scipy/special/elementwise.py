@@ -37,9 +37,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-erf = special("erf", tr.erf, "The error function.")
-erfc = special("erfc", tr.erfc, "1 - erf(x), without cancellation.")
-expit = special("expit", tr.logistic, "1/(1 + exp(-x)), the logistic function.")
+erf = special("erf", tr.erf, "The error function.", "0.5", "np.float64(0.5204998778130465)")
+erfc = special("erfc", tr.erfc, "1 - erf(x), without cancellation.", "0.5", "np.float64(0.4795001221869535)")
+expit = special("expit", tr.logistic, "1/(1 + exp(-x)), the logistic function.", "0.0", "np.float64(0.5)")
 expm1, log1p, exp2 = ew.expm1, ew.log1p, ew.exp2
 
 
@@ -53,7 +53,7 @@ def _logit(x: Any) -> Any:
     return e.select(middle, near, e.sub(tr.log(far), tr.log1p(e.neg(far))))
 
 
-logit = special("logit", _logit, "log(x/(1 - x)).")
+logit = special("logit", _logit, "log(x/(1 - x)).", "0.75", "np.float64(1.0986122886681096)")
 
 
 def softplus_of(x: Any) -> Any:
@@ -61,11 +61,13 @@ def softplus_of(x: Any) -> Any:
     return e.add(e.maximum(x, constant(x, 0)), tr.log1p(tr.exp(e.neg(e.abs_(x)))))
 
 
-log_expit = special("log_expit", lambda x: e.neg(softplus_of(e.neg(x))), "log(expit(x)), without overflow.")
+log_expit = special(
+    "log_expit", lambda x: e.neg(softplus_of(e.neg(x))), "log(expit(x)), without overflow.", "-1000.0", "np.float64(-1000.0)"
+)
 
 
-xlogy = special("xlogy", p.xlogy, "x*log(y), 0 where x = 0.", 2)
-xlog1py = special("xlog1py", p.xlog1py, "x*log1p(y), 0 where x = 0.", 2)
+xlogy = special("xlogy", p.xlogy, "x*log(y), 0 where x = 0.", "0.0, 0.0", "np.float64(0.0)", 2)
+xlog1py = special("xlog1py", p.xlog1py, "x*log1p(y), 0 where x = 0.", "0.0, -1.0", "np.float64(0.0)", 2)
 
 
 def _entr(x: Any) -> Any:
@@ -73,7 +75,7 @@ def _entr(x: Any) -> Any:
     return e.select(e.lt(x, zero), constant(x, -math.inf), e.sub(zero, p.xlogy(x, x)))
 
 
-entr = special("entr", _entr, "-x*log(x); 0 at 0, -inf below.")
+entr = special("entr", _entr, "-x*log(x); 0 at 0, -inf below.", "0.5", "np.float64(0.34657359027997264)")
 
 
 def _rel_entr(x: Any, y: Any) -> Any:
@@ -87,7 +89,9 @@ def _rel_entr(x: Any, y: Any) -> Any:
     return e.select(inside, value, e.select(e.and_(e.eq(x, zero), e.eq(y, zero)), zero, constant(x, math.inf)))
 
 
-rel_entr = special("rel_entr", _rel_entr, "x*log(x/y); 0 where x = 0 <= y, inf outside.", 2)
+rel_entr = special(
+    "rel_entr", _rel_entr, "x*log(x/y); 0 where x = 0 <= y, inf outside.", "0.5, 0.25", "np.float64(0.34657359027997264)", 2
+)
 
 
 def _kl_div(x: Any, y: Any) -> Any:
@@ -96,15 +100,27 @@ def _kl_div(x: Any, y: Any) -> Any:
     return e.add(_rel_entr(x, y), e.select(finite, e.sub(y, x), constant(x, 0)))
 
 
-kl_div = special("kl_div", _kl_div, "x*log(x/y) - x + y.", 2)
+kl_div = special("kl_div", _kl_div, "x*log(x/y) - x + y.", "0.5, 0.25", "np.float64(0.09657359027997264)", 2)
 
 
-erfcx = special("erfcx", p.erfcx, "exp(x*x)*erfc(x), which does not vanish for large x.")
-ndtr = special("ndtr", p.ndtr, "The normal distribution function, precise in its lower tail.")
-log_ndtr = special("log_ndtr", p.log_ndtr, "log(ndtr(x)), also far in the lower tail.")
-erfinv = special("erfinv", p.erfinv, "The y with erf(y) = x; infinite at -1 and 1, NaN outside.")
-erfcinv = special("erfcinv", p.erfcinv, "The y with erfc(y) = x, down to the smallest numbers; infinite at 0 and 2.")
-ndtri = special("ndtri", p.ndtri, "The normal quantile function, inverse of ndtr.")
+erfcx = special(
+    "erfcx", p.erfcx, "exp(x*x)*erfc(x), which does not vanish for large x.", "100.0", "np.float64(0.005641613782989433)"
+)
+ndtr = special(
+    "ndtr", p.ndtr, "The normal distribution function, precise in its lower tail.", "1.96", "np.float64(0.9750021048517795)"
+)
+log_ndtr = special("log_ndtr", p.log_ndtr, "log(ndtr(x)), also far in the lower tail.", "-40.0", "np.float64(-804.6084420137538)")
+erfinv = special(
+    "erfinv", p.erfinv, "The y with erf(y) = x; infinite at -1 and 1, NaN outside.", "0.5", "np.float64(0.4769362762044699)"
+)
+erfcinv = special(
+    "erfcinv",
+    p.erfcinv,
+    "The y with erfc(y) = x, down to the smallest numbers; infinite at 0 and 2.",
+    "0.5",
+    "np.float64(0.4769362762044699)",
+)
+ndtri = special("ndtri", p.ndtri, "The normal quantile function, inverse of ndtr.", "0.975", "np.float64(1.959963984540054)")
 
 
 def _exprel(x: Any) -> Any:
@@ -122,6 +138,6 @@ def _exprel(x: Any) -> Any:
     return e.select(near, series, e.select(e.eq(x, constant(x, math.inf)), x, quotient))
 
 
-exprel = special("exprel", _exprel, "(exp(x) - 1)/x; 1 at 0.")
+exprel = special("exprel", _exprel, "(exp(x) - 1)/x; 1 at 0.", "0.0", "np.float64(1.0)")
 
 sinc = numeric.sinc

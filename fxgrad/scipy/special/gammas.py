@@ -14,7 +14,7 @@ from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import special as p
 from fxgrad.primitives import transcendental as tr
 from fxgrad.primitives.call import stop_gradient
-from fxgrad.scipy.special.operands import constant, floats, special
+from fxgrad.scipy.special.operands import constant, floats, of_floats, special
 from fxgrad.trace.tracer import Tracer
 
 __all__ = [
@@ -24,20 +24,34 @@ __all__ = [
 
 _F64 = np.dtype(np.float64)
 
-gammaln = special("gammaln", p.lgamma, "log|gamma(x)|; inf at the poles.")
-gamma = special("gamma", p.gamma, "The gamma function; NaN at negative integers.")
-digamma = special("digamma", p.digamma, "The logarithmic derivative of gamma.")
-psi = special("psi", p.digamma, "The logarithmic derivative of gamma.")
-betaln = special("betaln", p.betaln, "log|beta(a, b)|.", 2)
+gammaln = special("gammaln", p.lgamma, "log|gamma(x)|; inf at the poles.", "10.0", "np.float64(12.80182748008147)")
+gamma = special("gamma", p.gamma, "The gamma function; NaN at negative integers.", "5.0", "np.float64(24.0)")
+digamma = special("digamma", p.digamma, "The logarithmic derivative of gamma.", "1.0", "np.float64(-0.5772156649015329)")
+psi = special("psi", p.digamma, "The logarithmic derivative of gamma.", "1.0", "np.float64(-0.5772156649015329)")
+betaln = special("betaln", p.betaln, "log|beta(a, b)|.", "2.0, 3.0", "np.float64(-2.4849066497880004)", 2)
 gammainc = special(
-    "gammainc", p.gammainc, "P(a, x), the regularised lower incomplete gamma function, differentiable in both arguments.", 2
+    "gammainc",
+    p.gammainc,
+    "P(a, x), the regularised lower incomplete gamma function, differentiable in both arguments.",
+    "1.0, 2.0",
+    "np.float64(0.8646647167633875)",
+    2,
 )
-gammaincc = special("gammaincc", p.gammaincc, "Q(a, x) = 1 - P(a, x), without cancellation.", 2)
-betainc = special("betainc", p.betainc, "I_x(a, b), the regularised incomplete beta function, differentiable in x.", 3)
-i0 = special("i0", p.i0, "The modified Bessel function of the first kind, order 0.")
-i0e = special("i0e", p.i0e, "exp(-|x|)*i0(x).")
-i1 = special("i1", p.i1, "The modified Bessel function of the first kind, order 1.")
-i1e = special("i1e", p.i1e, "exp(-|x|)*i1(x).")
+gammaincc = special(
+    "gammaincc", p.gammaincc, "Q(a, x) = 1 - P(a, x), without cancellation.", "1.0, 2.0", "np.float64(0.13533528323661245)", 2
+)
+betainc = special(
+    "betainc",
+    p.betainc,
+    "I_x(a, b), the regularised incomplete beta function, differentiable in x.",
+    "2.0, 3.0, 0.5",
+    "np.float64(0.6875)",
+    3,
+)
+i0 = special("i0", p.i0, "The modified Bessel function of the first kind, order 0.", "1.0", "np.float64(1.2660658777520084)")
+i0e = special("i0e", p.i0e, "exp(-|x|)*i0(x).", "1.0", "np.float64(0.4657596075936405)")
+i1 = special("i1", p.i1, "The modified Bessel function of the first kind, order 1.", "1.0", "np.float64(0.565159103992485)")
+i1e = special("i1e", p.i1e, "exp(-|x|)*i1(x).", "1.0", "np.float64(0.20791041534970847)")
 
 
 def _in_double(impl: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,7 +74,7 @@ def _beta(a: Any, b: Any) -> Any:
     return e.select(small, product, tr.exp(p.betaln(e.select(small, one, a), e.select(small, one, b))))
 
 
-beta = special("beta", _in_double(_beta), "gamma(a)*gamma(b)/gamma(a + b).", 2)
+beta = special("beta", _in_double(_beta), "gamma(a)*gamma(b)/gamma(a + b).", "2.0, 3.0", "np.float64(0.08333333333333333)", 2)
 
 
 def _poch(z: Any, m: Any) -> Any:
@@ -74,7 +88,14 @@ def _poch(z: Any, m: Any) -> Any:
     return e.select(small, e.div(p.gamma(w), p.gamma(u)), tr.exp(e.sub(p.lgamma(t), p.lgamma(s))))
 
 
-poch = special("poch", _in_double(_poch), "gamma(z + m)/gamma(z), the rising factorial; for large arguments of one sign.", 2)
+poch = special(
+    "poch",
+    _in_double(_poch),
+    "gamma(z + m)/gamma(z), the rising factorial; for large arguments of one sign.",
+    "3.0, 2.0",
+    "np.float64(12.0)",
+    2,
+)
 
 
 def polygamma(n: Any, x: Any) -> Any:
@@ -98,7 +119,7 @@ def polygamma(n: Any, x: Any) -> Any:
     order = static_int(int(n))
     if order == 0:
         return digamma(x)
-    return special("polygamma", lambda t: p.polygamma(t, n=order), "")(x)
+    return of_floats("polygamma", lambda t: p.polygamma(t, n=order))(x)
 
 
 _ZETA_TERMS = 10
@@ -128,7 +149,7 @@ def _zeta(s: Any, q: Any) -> Any:
     return e.select(ordinary, value, outside)
 
 
-_zeta_function = special("zeta", _in_double(_zeta), "", 2)
+_zeta_function = of_floats("zeta", _in_double(_zeta), 2)
 
 
 def zeta(x: Any, q: Any = None) -> Any:

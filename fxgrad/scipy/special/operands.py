@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
+from fxgrad.doctext import documented
 from fxgrad.numpy import elementwise as ew
 from fxgrad.numpy.core import as_dtype, broadcast_operands, operand, result_type
 
-__all__ = ["constant", "floats", "special"]
+__all__ = ["constant", "floats", "of_floats", "special"]
 
 
 def floats(*args: Any) -> list[Any]:
@@ -28,8 +29,21 @@ def floats(*args: Any) -> list[Any]:
     return broadcast_operands([as_dtype(x, dtype) for x in xs])
 
 
-def special(name: str, impl: Callable[..., Any], summary: str, nin: int = 1) -> Callable[..., Any]:
-    """The function `name` of `nin` arrays; `impl` gets them in one dtype and shape."""
+def special(name: str, impl: Callable[..., Any], summary: str, example: str, gives: str, nin: int = 1) -> Callable[..., Any]:
+    """The function `name` of `nin` arrays; `impl` gets them in one dtype and shape. `example` are arguments that give `gives`."""
+    function = of_floats(name, impl, nin)
+    function.__module__ = "fxgrad.scipy.special"  # where it is found, by readers and by pickle
+    function.__doc__ = documented(
+        f"{summary} Elementwise, as scipy.special.{name}.",
+        f"special.{name}({example})",
+        gives,
+        "from fxgrad.scipy import special",
+    )
+    return function
+
+
+def of_floats(name: str, impl: Callable[..., Any], nin: int = 1) -> Callable[..., Any]:
+    """A function of `nin` arrays; `impl` gets them in one dtype and shape."""
     single = ew.in_single(impl)
 
     def function(*args: Any) -> Any:
@@ -38,7 +52,6 @@ def special(name: str, impl: Callable[..., Any], summary: str, nin: int = 1) -> 
         return single(*floats(*args))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{summary} Elementwise, as scipy.special.{name}."
     return function
 
 

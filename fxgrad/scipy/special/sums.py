@@ -32,6 +32,11 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     """log(sum(b*exp(a))) over axes without overflow, as scipy.special.logsumexp; of -inf alone it is -inf.
 
     With `return_sign`, (log|sum|, sign). Where b is 0 nothing of a reaches the result or a gradient.
+
+    Example:
+        >>> from fxgrad.scipy import special
+        >>> special.logsumexp([1000.0, 1000.0])
+        np.float64(1000.6931471805599)
     """
     x, dtype = _rows(a)
     if b is None and not return_sign:
@@ -72,7 +77,13 @@ def _sum(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    """log(softmax(x)) over axes, as scipy.special.log_softmax; entries of -inf stay -inf and move no other entry."""
+    """log(softmax(x)) over axes, as scipy.special.log_softmax; entries of -inf stay -inf and move no other entry.
+
+    Example:
+        >>> from fxgrad.scipy import special
+        >>> special.log_softmax([0.0, 1000.0])
+        array([-1000.,     0.])
+    """
     x, dtype = _rows(x)
     axes = canonical_axes(axis, x.ndim)
     if not x.size:
@@ -91,7 +102,13 @@ def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def softmax(x: Any, axis: Any = None) -> Any:
-    """exp(x)/sum(exp(x)) over axes, as scipy.special.softmax; entries of -inf are 0 and get no gradient."""
+    """exp(x)/sum(exp(x)) over axes, as scipy.special.softmax; entries of -inf are 0 and get no gradient.
+
+    Example:
+        >>> from fxgrad.scipy import special
+        >>> special.softmax([1.0, 1.0, 1.0, 1.0])
+        array([0.25, 0.25, 0.25, 0.25])
+    """
     x, dtype = _rows(x)
     axes = canonical_axes(axis, x.ndim)
     if not x.size:

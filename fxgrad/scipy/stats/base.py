@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from fxgrad.doctext import documented
 from fxgrad.numpy import elementwise as ew
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import transcendental as tr
@@ -41,10 +42,16 @@ def _bind(
     return [given[n] for n in names[: 1 + len(shapes)]] + [given.get(n, d) for n, d in tail]
 
 
+def _described(name: str, parameters: str, example: str, gives: str) -> str:
+    """The docstring of a distribution; `example` calls a method of it."""
+    summary = f"The {name} distribution, as scipy.stats.{name}: shape parameters {parameters}."
+    return documented(summary, f"stats.{name}.{example}", gives, "from fxgrad.scipy import stats")
+
+
 class Continuous:
     """A family with location and scale, made of functions for the standard one: logpdf(x, *shapes), cdf, sf, ppf and isf.
 
-    `symmetric` families need no sf and isf of their own. `valid(*shapes)` tells which shape parameters make sense; NaN elsewhere.
+    `example` is a call of a method that gives `gives`. `valid(*shapes)` tells which shape parameters make sense; NaN elsewhere.
     """
 
     def __init__(
@@ -52,6 +59,8 @@ class Continuous:
         name: str,
         shapes: tuple[str, ...],
         logpdf: Callable[..., Any],
+        example: str,
+        gives: str,
         *,
         cdf: Callable[..., Any] | None = None,
         sf: Callable[..., Any] | None = None,
@@ -61,9 +70,7 @@ class Continuous:
     ):
         self.name, self.shapes, self._valid = name, shapes, valid
         self._functions = {"logpdf": logpdf, "cdf": cdf, "sf": sf, "ppf": ppf, "isf": isf}
-        self.__doc__ = (
-            f"The {name} distribution, as scipy.stats.{name}: shape parameters {', '.join(shapes) or 'none'}, loc, scale."
-        )
+        self.__doc__ = _described(name, f"{', '.join(shapes) or 'none'}, loc, scale", example, gives)
 
     def __repr__(self) -> str:
         return f"fxgrad.scipy.stats.{self.name}"
@@ -148,6 +155,8 @@ class Discrete:
         name: str,
         shapes: tuple[str, ...],
         logpmf: Callable[..., Any],
+        example: str,
+        gives: str,
         *,
         cdf: Callable[..., Any],
         sf: Callable[..., Any],
@@ -155,7 +164,7 @@ class Discrete:
     ):
         self.name, self.shapes, self._valid = name, shapes, valid
         self._functions = {"logpmf": logpmf, "cdf": cdf, "sf": sf}
-        self.__doc__ = f"The {name} distribution, as scipy.stats.{name}: shape parameters {', '.join(shapes)}, loc."
+        self.__doc__ = _described(name, f"{', '.join(shapes)}, loc", example, gives)
 
     def __repr__(self) -> str:
         return f"fxgrad.scipy.stats.{self.name}"

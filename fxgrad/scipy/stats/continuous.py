@@ -69,7 +69,17 @@ class _Normal(Continuous):
         return self._standard("logsf", args, kwargs, lambda x, _, loc, scale: log_ndtr(e.div(e.sub(loc, x), scale)))
 
 
-norm = _Normal("norm", (), _norm_logpdf, cdf=_norm_cdf, sf=_norm_sf, ppf=lambda q: p.ndtri(q), isf=lambda q: e.neg(p.ndtri(q)))
+norm = _Normal(
+    "norm",
+    (),
+    _norm_logpdf,
+    "cdf(1.96)",
+    "np.float64(0.9750021048517795)",
+    cdf=_norm_cdf,
+    sf=_norm_sf,
+    ppf=lambda q: p.ndtri(q),
+    isf=lambda q: e.neg(p.ndtri(q)),
+)
 
 
 def _truncated_mass(a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
@@ -107,6 +117,8 @@ truncnorm = Continuous(
     "truncnorm",
     ("a", "b"),
     _truncnorm_logpdf,
+    "cdf(0.0, -1.0, 1.0)",
+    "np.float64(0.5)",
     cdf=lambda x, a, b: _truncnorm_between(x, a, b, False),
     sf=lambda x, a, b: _truncnorm_between(x, a, b, True),
     ppf=_truncnorm_ppf,
@@ -125,6 +137,8 @@ uniform = Continuous(
     "uniform",
     (),
     _uniform_logpdf,
+    "logpdf(0.5)",
+    "np.float64(0.0)",
     cdf=_clip01,
     sf=lambda x: _clip01(e.sub(_c(x, 1), x)),
     ppf=lambda q: _probability(q, q),
@@ -144,6 +158,8 @@ expon = Continuous(
     "expon",
     (),
     _expon_logpdf,
+    "sf(2.0)",
+    "np.float64(0.1353352832366127)",
     cdf=lambda x: e.neg(tr.expm1(e.neg(_nonnegative(x)))),
     sf=lambda x: tr.exp(e.neg(_nonnegative(x))),
     ppf=lambda q: _probability(q, e.neg(tr.log1p(e.neg(q)))),
@@ -171,6 +187,8 @@ laplace = Continuous(
     "laplace",
     (),
     _laplace_logpdf,
+    "ppf(0.5)",
+    "np.float64(0.0)",
     cdf=_laplace_cdf,
     sf=lambda x: _laplace_cdf(e.neg(x)),
     ppf=_laplace_ppf,
@@ -203,6 +221,8 @@ logistic = _Logistic(
     "logistic",
     (),
     _logistic_logpdf,
+    "cdf(0.0)",
+    "np.float64(0.5)",
     cdf=lambda x: tr.logistic(x),
     sf=lambda x: tr.logistic(e.neg(x)),
     ppf=_logit,
@@ -227,6 +247,8 @@ cauchy = Continuous(
     "cauchy",
     (),
     lambda x: e.neg(e.add(tr.log1p(_square(x)), _c(x, math.log(math.pi)))),
+    "sf(1.0)",
+    "np.float64(0.25)",
     cdf=lambda x: _cauchy_tail(e.neg(x)),
     sf=_cauchy_tail,
     ppf=_cauchy_ppf,
@@ -252,6 +274,8 @@ gamma = Continuous(
     "gamma",
     ("a",),
     _gamma_logpdf,
+    "logpdf(1.0, 2.0)",
+    "np.float64(-1.0)",
     cdf=lambda x, a: p.gammainc(a, _nonnegative(x)),
     sf=lambda x, a: p.gammaincc(a, _nonnegative(x)),
     valid=_positive,
@@ -282,6 +306,8 @@ beta = Continuous(
     "beta",
     ("a", "b"),
     _beta_logpdf,
+    "pdf(0.5, 2.0, 2.0)",
+    "np.float64(1.5)",
     cdf=lambda x, a, b: p.betainc(a, b, _clip01(x)),
     sf=lambda x, a, b: p.betainc(b, a, _clip01(e.sub(_c(x, 1), x))),
     valid=_positive,
@@ -317,4 +343,6 @@ def _t_sf(x: Any, df: Any) -> Any:
     return e.select(e.lt(x, _c(x, 0)), e.sub(_c(x, 1), tail), tail)
 
 
-t = Continuous("t", ("df",), _t_logpdf, cdf=lambda x, df: _t_sf(e.neg(x), df), sf=_t_sf, valid=_positive)
+t = Continuous(
+    "t", ("df",), _t_logpdf, "cdf(0.0, 3.0)", "np.float64(0.5)", cdf=lambda x, df: _t_sf(e.neg(x), df), sf=_t_sf, valid=_positive
+)

@@ -17,7 +17,13 @@ __all__ = ["dirichlet", "multivariate_normal"]
 
 
 class _Dirichlet:
-    """The Dirichlet distribution, as scipy.stats.dirichlet; x may have the last coordinate left out."""
+    """The Dirichlet distribution, as scipy.stats.dirichlet; x may have the last coordinate left out.
+
+    Example:
+        >>> from fxgrad.scipy import stats
+        >>> stats.dirichlet.logpdf([0.25, 0.75], [1.0, 1.0])
+        np.float64(0.0)
+    """
 
     def logpdf(self, x: Any, alpha: Any) -> Any:
         """Logarithm of the density.
@@ -52,7 +58,13 @@ class _Dirichlet:
 
 
 class _MultivariateNormal:
-    """The multivariate normal distribution, as scipy.stats.multivariate_normal, for positive definite covariances."""
+    """The multivariate normal distribution, as scipy.stats.multivariate_normal, for positive definite covariances.
+
+    Example:
+        >>> from fxgrad.scipy import stats
+        >>> stats.multivariate_normal.logpdf([0.0, 0.0])
+        np.float64(-1.8378770664093453)
+    """
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1.0) -> Any:
         """Logarithm of the density.
