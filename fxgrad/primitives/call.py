@@ -13,6 +13,8 @@ from fxgrad import errors
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import Atom, Aval, Var
 from fxgrad.primitives.base import Doc, Linear, Primitive, batch_together, instantiate, is_float, register, type_error
+from fxgrad.trace.mutation import copied
+from fxgrad.trace.tracer import Tracer
 from fxgrad.trace.tracing import bind, inline
 from fxgrad.transforms.jvp import jvp
 from fxgrad.transforms.linearize import Split, split
