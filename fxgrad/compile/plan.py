@@ -86,6 +86,8 @@ def plan_memory(
     birth = {v: i for i, s in enumerate(steps) if s.kind != "host" for v in (*s.writes, *s.scratch)}
     death = {v: i for i, s in enumerate(steps) for v in (*s.writes, *s.scratch, *s.reads)} | dict.fromkeys(results, len(steps))
     death |= dict.fromkeys(kept, len(steps))
+    if any(birth.get(v, -1) > i for i, s in enumerate(steps) for v in s.reads):
+        raise AssertionError("a step reads what a later one writes")
     shared = {v for s in steps if s.kind == "host" for v in s.reads}  # what a library call answers may be a view of them
     shared |= {*kept, *results}
     given = {inputs[i]: i for i in (donated if carries is None else carries.values()) if inputs[i] not in shared}

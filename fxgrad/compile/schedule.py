@@ -129,9 +129,10 @@ def finished_early(
     for i in reversed(range(len(steps))):
         ahead[i] = ahead[i] and not wanted.isdisjoint(steps[i].writes)
         wanted.update(steps[i].reads if ahead[i] or ending[i] else ())
+    ending = [e and not first for e, first in zip(ending, ahead, strict=True)]
     last = {v: i for i, s in enumerate(steps) if not ending[i] for v in s.reads if v in given}
     place = [-1 if first else i for i, first in enumerate(ahead)]
     for i, s in enumerate(steps):
-        if ending[i] and not ahead[i]:
+        if ending[i]:
             place[i] = min(i, max(max(place[made[v]] if v in made else -1, last.get(v, -1)) for v in s.reads))
     return [steps[i] for i in sorted(range(len(steps)), key=lambda i: (place[i], ending[i], i))]
