@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fxgrad as fx
-from fxgrad.compile import budget
+from fxgrad.compile import budget, lower
 from fxgrad.testing.bits import assert_same_bits
 
 WIDTH, HIDDEN, ROWS, DEPTH = 256, 1024, 512, 3
@@ -127,3 +127,24 @@ def test_an_update_from_what_is_written_in_pieces_waits_for_all_of_them() -> Non
         want = fx.jit(f)(p, w, x)
     assert_same_bits(fx.jit(f)(p, w, x), want)
     assert_same_bits(fx.jit(f, donate_argnums=(0, 1))(p.copy(), w.copy(), x), want)
+
+
+def test_another_size_takes_over_what_is_computed_again() -> None:
+    """Looking for it takes ten times as long as planning; a program that differs in sizes only is planned twice, not more."""
+    plans = []
+
+    def planner(flat: Any) -> Any:
+        plans.append(flat)
+        return lower._planned(flat, True, frozenset(), True)
+
+    def planned(rows: int) -> Any:
+        program = fx.make_ir(fx.value_and_grad(loss))(params(), X[:rows]).without_consts()
+        plan = lower._planned(lower.flatten(program), True, frozenset(), True)
+        plans.clear()
+        found = budget.fitted(plan, None, planner)
+        assert found.memory_analysis().temp_bytes < 0.75 * plan.memory_analysis().temp_bytes
+        return len(plans)
+
+    budget._found.clear()
+    assert planned(ROWS) > 2
+    assert planned(ROWS - 64) == 1

@@ -8,7 +8,7 @@ in its place). Sizes and costs are estimates for choosing; whether a choice fits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fxgrad.compile.cost import equation_cost
 from fxgrad.compile.late import behind, late, postponed
 from fxgrad.ir.program import Eqn, Program, dce
 from fxgrad.ir.types import TAPE, Atom, Var
+from fxgrad.runtime.caches import on_clear
 from fxgrad.transforms.recompute import Choice, Graph
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ _PARTS = (0.8, 0.6, 0.5, 0.4, 0.3, 0.27)  # of the bytes that wait for later rea
 _GAIN = 0.01  # of the work space, for each further step
 
 Planner = Callable[[Program], "Plan"]
+_found: dict[tuple, tuple[int, Choice | None]] = {}  # by form: where to look, and what to compute again without a budget
+on_clear(_found.clear)
 
 
 def fitted(plan: Plan, budget: int | None, planner: Planner, thrift: bool = True) -> Plan:
@@ -52,10 +55,10 @@ def fitted(plan: Plan, budget: int | None, planner: Planner, thrift: bool = True
     thrift = thrift and sizes.temp_bytes >= _LARGE and len(plan.flat.eqns) <= _SHORT
     if not thrift and (budget is None or least <= budget):
         return plan
-    search = _Search(plan, planner)
-    frugal = _thrifty(search) if thrift else plan
+    frugal = _thrifty(plan, planner) if thrift else plan
     if budget is None or _peak(frugal) <= budget:
         return frugal
+    search = _Search(plan, planner)
     for _ in range(_LEVELS):
         if _peak(search.planned(search.graph.least()[0])) <= budget or _peak(search.lowest()) <= budget:
             return search.cheapest(budget) or search.lowest()
@@ -75,22 +78,48 @@ def fitted(plan: Plan, budget: int | None, planner: Planner, thrift: bool = True
     )
 
 
-def _thrifty(search: _Search) -> Plan:
+def _thrifty(plan: Plan, planner: Planner) -> Plan:
     """The plan, or one with less work space that computes again what costs almost nothing: activations, say, from their inputs.
 
-    Moving less memory makes up for it, about: what is computed again was not stored and is not read.
+    Moving less memory makes up for it, about: what is computed again was not stored and is not read. A program that differs from
+    an earlier one in sizes only takes over what was found for that: looking takes ten times as long as planning.
     """
-    best = search.plan
-    least = best.memory_analysis().temp_bytes
+    form = _form(plan.flat)
+    if form not in _found:
+        search = _Search(plan, planner)
+        _found[form] = search.middle, _cheap(search)
+    middle, choice = _found[form]
+    if choice is None:
+        return plan
+    frugal = planner(rewritten(plan.flat, middle, _graph(plan, middle), choice))
+    return min(plan, frugal, key=lambda p: p.memory_analysis().temp_bytes)
+
+
+def _cheap(search: _Search) -> Choice | None:
+    """What to compute again for almost nothing: the choice that saves most work space, if any does."""
+    best = None
+    least = search.plan.memory_analysis().temp_bytes
     allowed = _SHARE * sum(equation_cost(e) or 0 for e in search.flat.eqns)
     for part in _PARTS:
         choice = search.graph.choice(int(part * search.graph.bytes), transient=False)
         if choice is None or choice.cost > allowed:
             break
-        found = search.planned(choice)
-        if found.memory_analysis().temp_bytes < (1 - _GAIN) * least:
-            least, best = found.memory_analysis().temp_bytes, found
+        size = search.planned(choice).memory_analysis().temp_bytes
+        if size < (1 - _GAIN) * least:
+            least, best = size, choice
     return best
+
+
+def _form(program: Program) -> tuple:
+    """What a program is but for sizes: its operations, how they hang together, dtypes and ranks."""
+    number: dict[Var, int] = {v: i for i, v in enumerate(program.inputs)}
+    row: list[Any] = [(v.aval.dtype, v.aval.ndim) for v in program.inputs]
+    for e in program.eqns:
+        row.append((e.prim, *[number[a] if type(a) is Var else None for a in e.inputs]))
+        for v in e.outputs:
+            number[v] = len(number)
+            row.append((v.aval.dtype, v.aval.ndim))
+    return (*row, *[number[a] if type(a) is Var else None for a in program.outputs])
 
 
 def _peak(plan: Plan) -> int:
