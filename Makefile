@@ -48,6 +48,7 @@ fuzz: .venv/.test
 	FXGRAD_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -m fuzz $(PYTEST_ARGS)
 
 bench: .venv/.bench
+	$(PY) -m pytest -q -m peers tests/test_peers.py
 	$(PY) -m bench $(ARGS)
 
 # What is measured again: benchmarks, experiments, the notebooks of E4, E6 and E8; then the page that quotes them.

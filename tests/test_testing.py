@@ -335,25 +335,6 @@ def test_torch() -> None:
     assert "no forward mode" in str(unsupported) and 'modes="rev"' in str(unsupported)
 
 
-def test_jax() -> None:
-    import jax
-    import jax.numpy as jnp
-
-    f = jax.jit(lambda x, w: jnp.sum(jnp.tanh(x @ w)))
-    found = check_grads(f, (X, W), order=1)  # NumPy arrays in, float32 inside
-    assert found.library == "jax" and "double precision" in found.method
-    check_vjp(f, partial(jax.vjp, f), (jnp.asarray(X), jnp.asarray(W)))
-
-    @jax.custom_jvp
-    def wrong(x: Any) -> Any:
-        return jnp.sin(x)
-
-    wrong.defjvp(lambda p, t: (wrong(p[0]), -jnp.cos(p[0]) * t[0]))
-    error = caught(lambda: check_grads(wrong, ({"a": jnp.asarray(W)}["a"],), order=1))
-    assert "the sign is wrong" in str(error)
-    assert any(["double precision" in f.mode for f in error.findings]) and any(["its own" in f.mode for f in error.findings])
-
-
 def test_autograd() -> None:
     import autograd.numpy as anp
     from autograd.extend import defvjp, primitive
