@@ -148,3 +148,12 @@ def test_another_size_takes_over_what_is_computed_again() -> None:
     budget._found.clear()
     assert planned(ROWS) > 2
     assert planned(ROWS - 64) == 1
+
+
+def test_an_order_that_reads_too_early_is_refused() -> None:
+    """A planted fault: steps backwards. Without the check the program would answer with what was in memory before."""
+    program = fx.make_ir(lambda x: np.tanh(np.tanh(x @ x) @ x))(np.ones((8, 8))).without_consts()
+    a, steps, _ = lower.lowered(lower.flatten(program), True)
+    lower.plan_memory(steps, a.program.inputs, {})
+    with pytest.raises(AssertionError, match="reads what a later one writes"):
+        lower.plan_memory(steps[::-1], a.program.inputs, {})
