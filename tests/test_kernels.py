@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+import fxgrad as fx
 from fxgrad.compile import single
 from fxgrad.compile.cache import kernel_addresses
 from fxgrad.compile.layout import Layout, apply_view, contiguous, map_plan
@@ -282,3 +283,45 @@ def test_byte_swapped_unaligned_and_foreign_arrays():
     run = operation(T.exp, [aval_of(x)], {})
     for y in (x.astype(">f4"), raw[1:].view("f4"), np.ma.masked_array(x)):
         assert_same_bits(evaluate(T.exp, [y], {})[0], run(x))
+
+
+def _numbers(dtype, shape, kind, rng):
+    """Numbers that are hard to divide: of any size, of like size, with mantissas near a power of two, any bits at all."""
+    word = np.dtype(f"u{dtype.itemsize}")
+    if kind == "bits":
+        return rng.integers(0, np.iinfo(word).max, shape, word).view(dtype)
+    digits, low, high = np.finfo(dtype).nmant, np.finfo(dtype).minexp - np.finfo(dtype).nmant, np.finfo(dtype).maxexp
+    mantissa = rng.integers(0, 1 << digits, shape)
+    if kind == "edge":
+        mantissa = np.where(rng.random(shape) < 0.5, mantissa & 15, (1 << digits) - 1 - (mantissa & 15))
+    exponent = rng.integers(-20, 20, shape) if kind == "near" else rng.integers(low, high, shape)
+    # the float64 of any float32 is normal; a float64 below that is scaled in two steps, the second of which rounds
+    half = exponent // 2
+    x = np.ldexp(np.ldexp(1 + mantissa / 2.0**digits, half), exponent - half) * rng.choice([-1.0, 1.0], shape)
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("kind", ["near", "edge", "wide", "bits"])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_dividing_by_a_value_known_before_the_loop_is_division(dtype, kind):
+    """By a literal, a scalar operand, one number a row, a result of a reduction: what NumPy's division gives, to the bit."""
+    rng = np.random.default_rng(5)
+    by_row, by_largest = fx.jit(lambda x, s: x / s), fx.jit(lambda x: x / np.max(x, axis=-1, keepdims=True))
+    with np.errstate(all="ignore"):
+        for _ in range(20):
+            x = _numbers(dtype, (9, 203), kind, rng)
+            x[:, 3], x[:, 4] = 0.0, -0.0
+            s = _numbers(dtype, (9, 1), kind, rng)
+            one = s[0, 0]
+            assert_same_bits(by_row(x, s), x / s)
+            assert_same_bits(by_row(x, np.asarray(one)), x / one)
+            assert_same_bits(by_largest(x), x / np.max(x, axis=-1, keepdims=True))
+            assert_same_bits(fx.jit(lambda x, one=one: x / one)(x), x / one)
+
+
+def test_exp_scales_with_one_rounding_whatever_the_cpu_has():
+    """Where results are subnormal or leave the range too; the NumPy form scales by two factors."""
+    for dtype, scale in ((F32, 1.0), (F64, 7.2)):
+        x = np.concatenate([np.linspace(-108, 92, 40_001) * scale, [np.inf, -np.inf, np.nan, 0.0, -0.0]]).astype(dtype)
+        with np.errstate(all="ignore"):
+            assert_same_bits(fx.jit(np.exp)(x), language.exp(x))

@@ -6,7 +6,7 @@ is IEEE arithmetic and explicit fma, hence the same bits everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,17 +110,24 @@ def nearest_power(x: Any, scale: float) -> tuple[Any, Any]:
     return shifted - magic, v.bitcast(bits(shifted) << n, v.dtype_of(x))
 
 
-def nearest_power_halves(x: Any, scale: float) -> tuple[Any, Any, Any]:
-    """The same for |k| up to about twice the largest exponent: k, and two factors of 2**k near its square root.
+def nearest_scaling(x: Any, scale: float) -> tuple[Any, Callable[[Any], Any]]:
+    """The same for |k| up to about twice the largest exponent: k, and what multiplies a y near 1 by 2**k with one rounding.
 
-    y * first * second rounds once for y near 1, because only the second multiplication can underflow.
+    Two factors near the square root of 2**k round once, because only the second product can underflow; AVX-512 has an
+    instruction.
     """
     n = mantissa_bits(x)
     magic = 1.5 * 2.0**n + 2 * exponent_bias(x)
     shifted = v.fma(x, scale, v.constant(x, magic))
-    both = bits(shifted)
-    first = both >> 1
-    return shifted - magic, v.bitcast(first << n, v.dtype_of(x)), v.bitcast((both - first) << n, v.dtype_of(x))
+    kf, both = shifted - magic, bits(shifted)
+
+    def scaled(y: Any) -> Any:
+        if v.scales_at_once(y):
+            return v.scale(y, kf)
+        first = both >> 1
+        return y * v.bitcast(first << n, v.dtype_of(x)) * v.bitcast((both - first) << n, v.dtype_of(x))
+
+    return kf, scaled
 
 
 def to_float(k: Any, like: Any) -> Any:

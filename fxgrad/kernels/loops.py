@@ -15,7 +15,8 @@ Nothing here carries fast-math flags, so LLVM changes no bit of floating point.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -344,20 +345,11 @@ class Lanes:
         scalar = self.b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
         return self.register(self.splat(scalar), dtype)
 
-    def divisor(self, number: int) -> Divisor:
-        """A literal to divide by: whether it is a power of two with a normal reciprocal is found before all loops."""
-        literal, b = self.literals[number], self.b
-        dtype = literal.dtype
-        mantissa, bits = np.finfo(dtype).nmant, ir.IntType(8 * dtype.itemsize)
-        largest = 2 * np.finfo(dtype).maxexp - 1  # the exponent field of inf
-        with b.goto_entry_block():
-            scalar = b.extract_element(literal.v, ir.Constant(I32, 0))
-            word = b.bitcast(scalar, bits)
-            whole = b.icmp_unsigned("==", b.and_(word, ir.Constant(bits, (1 << mantissa) - 1)), ir.Constant(bits, 0))
-            exponent = b.and_(b.lshr(word, ir.Constant(bits, mantissa)), ir.Constant(bits, largest))
-            normal = b.icmp_unsigned("<", b.sub(exponent, ir.Constant(bits, 1)), ir.Constant(bits, largest - 2))
-            reciprocal = b.fdiv(splat_constant(scalar.type, self.lanes, 1.0), literal.v)
-            return Divisor(b, literal.v, dtype, b.and_(whole, normal), reciprocal)
+    def divisors(self, ops: Sequence[Op], values: Sequence[Vec | None]) -> dict[Ref, Divisor]:
+        """Those of `values` by which `ops` divide; the builder stands before their loop."""
+        refs = sorted({r for op in ops if op.prim.name in _DIVISIONS and isinstance(r := op.args[1], int)})
+        known = [(r, values[r]) for r in refs if r < len(values)]
+        return {r: Divisor(x) for r, x in known if x is not None}
 
     def value(self, ref: Ref, values: Sequence[Vec]) -> Vec:
         """An operand of an operation: a literal, or the value with this number."""
@@ -471,11 +463,16 @@ class Row:
 
 
 def emit_ops(
-    lanes: Lanes, ops: Sequence[Op], values: list[Vec], where: tuple[ir.Value, ir.Value] | None = None
-) -> None:  # fmt: skip
+    lanes: Lanes,
+    ops: Sequence[Op],
+    values: list[Vec],
+    where: tuple[ir.Value, ir.Value] | None = None,
+    divisors: Mapping[Ref, Divisor] = MappingProxyType({}),
+) -> None:
     """Emit the operations in order, appending each one's value.
 
-    `where` has, for those that read at computed places, the mask of lanes and the place of the status.
+    `where` has, for those that read at computed places, the mask of lanes and the place of the status; `divisors` the values
+    that were known before the loop.
 
     A long body that is needed often is called: compile time stays linear in the calls.
     """
@@ -486,8 +483,11 @@ def emit_ops(
             values.append(gather.emit_gather(lanes, op, values, *where))
             continue
         args = [lanes.value(a, values) for a in op.args]
-        if op.prim.name in _DIVISIONS and isinstance(op.args[1], Scalar):
-            args[1] = lanes.divisor(op.args[1].number)
+        if op.prim.name in _DIVISIONS:
+            if isinstance(op.args[1], Scalar):
+                with lanes.b.goto_entry_block():
+                    args[1] = Divisor(args[1])
+            args[1] = divisors.get(op.args[1], args[1])
         few = op.prim.cheap or uses[op.prim.name, op.params, op.dtype] <= _COPIES
         values.append(_body(op, args) if few else _call_body(op, args))
 

@@ -48,17 +48,18 @@ def emit_map(kernel: Kernel, fn: ir.Function, b: ir.IRBuilder) -> None:
     strides = nest.plan.vector_strides
     reads = Row(lanes, kernel.inputs, pointers[:n_in], strides[:n_in])
     writes = Row(lanes, kernel.outputs, pointers[n_in:], strides[n_in:])
+    divisors = lanes.divisors(kernel.ops, reads.splats)
     if _is_short(kernel):
         loop = Loop(b, lo, rest, lanes.lanes)
         values = reads.load_whole(loop.i)
-        emit_ops(lanes, kernel.ops, values)
+        emit_ops(lanes, kernel.ops, values, None, divisors)
         writes.store_whole(pick(lanes, values, kernel.results), loop.i)
         loop.end()
     with b.if_then(b.icmp_signed("<", rest, hi)):
         streams = [_streams(b, p, wanted) for p, wanted in zip(pointers[n_in:], past, strict=True)]
         loop = Loop(b, rest, hi, lanes.lanes)
         values, full, mask = reads.load(loop.i, hi)
-        emit_ops(lanes, kernel.ops, values, None if status is None else (mask, status))
+        emit_ops(lanes, kernel.ops, values, None if status is None else (mask, status), divisors)
         writes.store(pick(lanes, values, kernel.results), loop.i, full, mask, streams)
         loop.end()
     nest.end()

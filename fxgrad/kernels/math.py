@@ -20,7 +20,7 @@ from fxgrad.kernels.doubleword import (
     horner,
     mantissa_bits,
     nearest_power,
-    nearest_power_halves,
+    nearest_scaling,
     power_of_two,
     round_to_integer,
     scale_by_power,
@@ -236,9 +236,9 @@ def exp(x: Any) -> Any:
     low, high = _EXP_LIMITS[v.dtype_of(x)]
     vanishes = x < low
     x = v.select(vanishes, v.constant(x, 0), v.select(x > high, high, x))
-    kf, first, second = nearest_power_halves(x, _LOG2E)
+    kf, scaled = nearest_scaling(x, _LOG2E)
     r, _ = _exp_remainder(kf, x)
-    return v.select(vanishes, v.constant(x, 0), horner(r, (1.0, 1.0, *_EXP[v.dtype_of(x)])) * first * second)
+    return v.select(vanishes, v.constant(x, 0), scaled(horner(r, (1.0, 1.0, *_EXP[v.dtype_of(x)]))))
 
 
 def expm1(x: Any) -> Any:

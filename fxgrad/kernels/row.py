@@ -29,6 +29,7 @@ from fxgrad.kernels.vector import Vec
 __all__ = ["emit_row"]
 
 _BLOCK = 4096  # elements that are packed at a time where nothing is reduced
+_SHORT = 4  # operations of a pass that takes less time than its bookkeeping: whole vectors have a loop of their own
 _FETCH = 15  # cheap operations that take the time of a vector's way from memory
 
 
@@ -259,6 +260,7 @@ class _Walk:
         self.stored = [len(inputs) + o for _, o in stage.stores]
         self.packed = [k for k in e.packed if k in self.loaded or k in self.stored]
         self.strides = strides
+        self.divisors = e.lanes.divisors(stage.ops, e.values)
         self.ahead = self._ahead()
 
     def begin(self) -> None:
@@ -305,6 +307,11 @@ class _Walk:
         writes = [operand(k) for k in self.stored] + [kept(k) for k in stage.keeps]
         self.reads, self.writes = (Row(e.lanes, *(zip(*x, strict=True) if x else ((), (), ()))) for x in (reads, writes))
 
+    def is_short(self) -> bool:
+        """Whether a reducing pass does so little that asking for each vector if it is whole would take longer."""
+        ops, plain = self.stage.ops, all(o.mode in ("unit", "splat") for o in (*self.reads.operands, *self.writes.operands))
+        return plain and not self.ahead and len(ops) <= _SHORT and all(op.prim.cheap for op in ops)
+
     def _ahead(self) -> list[tuple[ir.Value, np.dtype, int]]:
         """Where the next row begins of those operands that this pass fetches, and whether they are to be written."""
         e, b, plan = self.e, self.e.b, self.e.nest.plan
@@ -334,43 +341,80 @@ class _Walk:
 
     def at(self, i: ir.Value, stop: ir.Value) -> tuple[list[Vec], ir.Value]:
         """Do position i: load, compute, store. What the reductions take, and the mask of lanes."""
-        e, stage = self.e, self.stage
+        e = self.e
         self._fetch(i)
         loaded, full, mask = self.reads.load(i, stop)
-        values = list(e.values)
+        values = self._computed(loaded, None if e.status is None else (mask, e.status))
+        self.writes.store(self._written(values), i, full, mask)
+        return self._folded(values), mask
+
+    def at_whole(self, i: ir.Value) -> list[Vec]:
+        """The same where no lane is beyond the end, of a short pass."""
+        values = self._computed(self.reads.load_whole(i), None)
+        self.writes.store_whole(self._written(values), i)
+        return self._folded(values)
+
+    def _computed(self, loaded: Sequence[Vec], where: tuple[ir.Value, ir.Value] | None) -> list[Any]:
+        values = list(self.e.values)
         for r, x in zip(self.loaded, loaded, strict=True):
             values[r] = x
-        emit_ops(e.lanes, stage.ops, values, None if e.status is None else (mask, e.status))
-        stored = pick(e.lanes, values, [*(r for r, _ in stage.stores), *stage.keeps])
-        self.writes.store(stored, i, full, mask)
-        return pick(e.lanes, values, [f.arg for f in stage.folds]), mask
+        emit_ops(self.e.lanes, self.stage.ops, values, where, self.divisors)
+        return values
+
+    def _written(self, values: list[Any]) -> list[Vec]:
+        return pick(self.e.lanes, values, [*(r for r, _ in self.stage.stores), *self.stage.keeps])
+
+    def _folded(self, values: list[Any]) -> list[Vec]:
+        return pick(self.e.lanes, values, [f.arg for f in self.stage.folds])
 
 
 def _lanes_of_block(walk: _Walk, combiners: Sequence[Combiner], start: ir.Value, stop: ir.Value) -> list[Vec]:
     """A block's lanes, combined down to one register for each reduction.
 
     The body is emitted once; the registers rotate, so that each vector meets the one that is its turn. The number of turns
-    is rounded up to whole rotations, the vectors beyond the end being identities.
+    is rounded up to whole rotations, the vectors beyond the end being identities. A short body is emitted once for each
+    register besides, for the rotations that are whole.
     """
     lanes = walk.e.lanes
     b = lanes.b
     count = lanes_of_reduction(combiners[0].dtype) // lanes.lanes
     turn = i64(count * lanes.lanes)
-    whole = b.mul(b.sdiv(b.add(b.sub(stop, start), i64(count * lanes.lanes - 1)), turn), turn)
-    identities = [c.identity(lanes) for c in combiners]
-    loop = Loop(b, start, b.add(start, whole), lanes.lanes, [x.v for x in identities for _ in range(count)])
-    values, mask = walk.at(loop.i, stop)
-    following: list[ir.Value] = []
-    for k, (combine, x, identity) in enumerate(zip(combiners, values, identities, strict=True)):
-        first, *others = loop.carried[k * count : (k + 1) * count]
-        kept = Vec(b, b.select(mask, x.v, identity.v), combine.dtype)
-        following += [*others, combine(Vec(b, first, combine.dtype), kept).v]
-    loop.end(following)
+    registers = [x.v for x in [c.identity(lanes) for c in combiners] for _ in range(count)]
+    if walk.is_short():
+        whole = b.add(start, b.mul(b.sdiv(b.sub(stop, start), turn), turn))
+        loop = Loop(b, start, whole, count * lanes.lanes, registers)
+        turns = [walk.at_whole(b.add(loop.i, i64(j * lanes.lanes))) for j in range(count)]
+        following = [
+            combine(Vec(b, loop.carried[k * count + j], combine.dtype), values[k]).v
+            for k, combine in enumerate(combiners)
+            for j, values in enumerate(turns)
+        ]
+        loop.end(following)
+        start, registers = whole, loop.carried
+    registers = _rotated(walk, combiners, count, start, stop, registers)
     results = []
     for k, combine in enumerate(combiners):
-        registers = [Vec(b, v, combine.dtype) for v in loop.carried[k * count : (k + 1) * count]]
-        while len(registers) > 1:
-            half = len(registers) // 2
-            registers = [combine(x, y) for x, y in zip(registers[:half], registers[half:], strict=True)]
-        results.append(registers[0])
+        lines = [Vec(b, v, combine.dtype) for v in registers[k * count : (k + 1) * count]]
+        while len(lines) > 1:
+            half = len(lines) // 2
+            lines = [combine(x, y) for x, y in zip(lines[:half], lines[half:], strict=True)]
+        results.append(lines[0])
     return results
+
+
+def _rotated(
+    walk: _Walk, combiners: Sequence[Combiner], count: int, start: ir.Value, stop: ir.Value, registers: Sequence[ir.Value]
+) -> list[ir.Value]:
+    """The registers after the vectors from `start` on, the last of which may be cut off."""
+    lanes = walk.e.lanes
+    b, turn = lanes.b, i64(count * lanes.lanes)
+    turns = b.mul(b.sdiv(b.add(b.sub(stop, start), b.sub(turn, i64(1))), turn), turn)
+    loop = Loop(b, start, b.add(start, turns), lanes.lanes, registers)
+    values, mask = walk.at(loop.i, stop)
+    following: list[ir.Value] = []
+    for k, (combine, x) in enumerate(zip(combiners, values, strict=True)):
+        first, *others = loop.carried[k * count : (k + 1) * count]
+        kept = Vec(b, b.select(mask, x.v, combine.identity(lanes).v), combine.dtype)
+        following += [*others, combine(Vec(b, first, combine.dtype), kept).v]
+    loop.end(following)
+    return loop.carried

@@ -23,7 +23,7 @@ from fxgrad.kernels.convert_rule import INT64_MIN, float_to_int
 __all__ = [
     "Divisor", "Vec", "absolute", "bitcast", "ceil", "constant", "convert", "copysign", "divide_floor", "divide_int",
     "dtype_of", "equal", "floor", "fma", "llvm_type", "lookup", "maximum", "minimum", "negative", "not_equal", "remainder",
-    "remainder_int", "rint", "select", "sqrt", "trunc",
+    "remainder_int", "rint", "scale", "scales_at_once", "select", "sqrt", "trunc",
 ]  # fmt: skip
 
 _FLOAT_SUFFIX = {"float32": "f32", "float64": "f64"}
@@ -173,34 +173,78 @@ def dtype_of(x: Any) -> np.dtype:
     return x.dtype
 
 
-class Divisor(Vec):
-    """A value known before the loops: dividing by it is a product where that rounds alike, in half the time or less.
+# Divisors and dividends (or zeros) between these powers of two leave every step of a corrected quotient exact or normal.
+_TAME = {np.dtype("f4"): (26, 100), np.dtype("f8"): (100, 900)}
 
-    `exact` tells whether it is so, `reciprocal` is what to multiply with.
+
+class Divisor(Vec):
+    """A value known before a loop, equal in all lanes: dividing by it takes products, which round alike.
+
+    Powers of two have an exact reciprocal. By others the quotient is estimated with the rounded reciprocal and corrected twice
+    by the remainder, which is exact; the second correction rounds correctly. Lanes outside of `_TAME` are divided.
+    Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor" (1990), theorem 6.
     """
 
-    __slots__ = ("exact", "reciprocal")
+    __slots__ = ("exact", "reciprocal", "tame")
 
-    def __init__(self, b: ir.IRBuilder, v: ir.Value, dtype: np.dtype, exact: ir.Value, reciprocal: ir.Value):
-        super().__init__(b, v, dtype)
-        self.exact, self.reciprocal = exact, reciprocal
+    def __init__(self, x: Vec):
+        super().__init__(x.b, x.v, x.dtype)
+        b, dtype = x.b, x.dtype
+        info, word = np.finfo(dtype), ir.IntType(8 * dtype.itemsize)
+        largest = 2 * info.maxexp - 1  # the exponent field of inf
+        scalar = b.bitcast(b.extract_element(x.v, ir.Constant(ir.IntType(32), 0)), word)
+        exponent = b.and_(b.lshr(scalar, word(info.nmant)), word(largest))
+        whole = b.icmp_unsigned("==", b.and_(scalar, word((1 << info.nmant) - 1)), word(0))
+        self.exact = b.and_(whole, b.icmp_unsigned("<", b.sub(exponent, word(1)), word(largest - 2)))  # its reciprocal is normal
+        near = _TAME[dtype][0]
+        self.tame = b.icmp_unsigned("<", b.sub(exponent, word(info.maxexp - 1 - near)), word(2 * near))
+        self.reciprocal = b.fdiv(constant(x, 1.0).v, x.v)
 
     def under(self, x: Vec) -> Vec:
         """x divided by this value."""
         b = x.b
-        multiply, divide, join = (b.append_basic_block(n) for n in ("multiply", "divide", "divided"))
-        b.cbranch(self.exact, multiply, divide)
+        multiply, other, correct, divide, join = (
+            b.append_basic_block(n) for n in ("multiply", "inexact", "correct", "divide", "divided")
+        )
+        b.cbranch(self.exact, multiply, other)
         b.position_at_end(multiply)
-        product = b.fmul(x.v, self.reciprocal)
+        ways = [(b.fmul(x.v, self.reciprocal), multiply)]
+        b.branch(join)
+        b.position_at_end(other)
+        b.cbranch(b.and_(self.tame, _all_tame(x)), correct, divide)
+        b.position_at_end(correct)
+        ways.append((self._corrected(x).v, correct))
         b.branch(join)
         b.position_at_end(divide)
-        quotient = b.fdiv(x.v, self.v)
+        ways.append((b.fdiv(x.v, self.v), divide))
         b.branch(join)
         b.position_at_end(join)
         result = b.phi(x.v.type)
-        result.add_incoming(product, multiply)
-        result.add_incoming(quotient, divide)
+        for way in ways:
+            result.add_incoming(*way)
         return x._new(result)
+
+    def _corrected(self, x: Vec) -> Vec:
+        reciprocal, minus = x._new(self.reciprocal), x._new(x.b.fneg(self.v))
+        estimate = quotient = x._new(x.b.fmul(x.v, self.reciprocal))
+        for _ in range(2):
+            quotient = fma(fma(minus, quotient, x), reciprocal, quotient)
+        return copysign(quotient, estimate)  # zeros keep their sign
+
+
+def _all_tame(x: Vec) -> ir.Value:
+    """Whether each lane is 0 or of a size that `Divisor` corrects."""
+    b, info, far = x.b, np.finfo(x.dtype), _TAME[x.dtype][1]
+    word = ir.IntType(8 * x.dtype.itemsize)
+
+    def every(n: int) -> ir.Value:
+        return ir.Constant(ir.VectorType(word, x.lanes), [word(n)] * x.lanes)
+
+    twice = b.shl(b.bitcast(x.v, ir.VectorType(word, x.lanes)), every(1))  # without the sign
+    least = (info.maxexp - 1 - far) << (info.nmant + 1)
+    outside = b.icmp_unsigned(">=", b.sub(twice, every(least)), every((2 * far) << (info.nmant + 1)))
+    wild = b.bitcast(b.and_(outside, b.icmp_unsigned("!=", twice, every(0))), ir.IntType(x.lanes))
+    return b.icmp_unsigned("==", wild, wild.type(0))
 
 
 def constant(like: Any, value: Any, dtype: Any = None) -> Any:
@@ -430,6 +474,20 @@ def lookup(table: Sequence[float], index: Any) -> Any:
         return select((index & half) != 0, permuted(part[half:]), permuted(part[:half]))
 
     return permuted(table) if len(table) <= 4 * reach else _gather(table, index, dtype)
+
+
+def scales_at_once(x: Any) -> bool:
+    """Whether the CPU has an instruction for `scale` of vectors like this one."""
+    return isinstance(x, Vec) and x.lanes * x.dtype.itemsize == 64 and "+avx512f" in _target_features().split(",")
+
+
+def scale(x: Vec, k: Vec) -> Vec:
+    """x * 2**k for an integral k, rounded once, where `scales_at_once` tells that there is an instruction for it."""
+    b, kind = x.b, "s" if x.dtype.itemsize == 4 else "d"
+    everything = ir.Constant(ir.IntType(x.lanes), -1)
+    args = [x.v, k.v, ir.Constant(x.v.type, ir.Undefined), everything, ir.Constant(ir.IntType(32), 4)]  # 4: the mode in force
+    name = f"llvm.x86.avx512.mask.scalef.p{kind}.512"
+    return x._new(b.call(b.module.declare_intrinsic(name, (), ir.FunctionType(x.v.type, [a.type for a in args])), args))
 
 
 def _target_features() -> str:
