@@ -1,13 +1,21 @@
-"""REPORT.md, written from the JSON files of experiments and benchmarks: `python -m bench.report_page`.
+"""Every figure of REPORT.md and of the other pages, from the JSON files of docs: `python -m bench.report_page`.
 
-The text is bench/report_template.md, in which {{...}} stands for what the files say:
+The text of REPORT.md is bench/report_template.md, in which {{...}} stands for what the files say:
 
     {{e8:ratio_large x}}     a figure of an experiment, in a unit (x, %, s, B, B/s, flop/s; none: a plain number)
     {{e8?ratio_large}}       what was predicted for it, in its own unit
     {{e8!ratio_large}}       held or falsified
     {{table e8 ladder}}      a table; {{outcomes e8}}: predictions beside measurements; {{explanation e8}}: the explanation
-    {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{import}} {{ulp}}   see the functions below
+    {{math | exp float32 [-10, 10] | fxgrad jit}}    a benchmark's: table | row | contender; `numpy / fxgrad jit` how many times
+    {{peers}} {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{import}} {{ulp}}   see below
     {{if e8:ratio_large < 2}} ... {{else}} ... {{end}}
+
+Other pages keep their text and have the figures between two comments, asked for in the same words; what stands between them is
+written anew. In a sentence (not where a line begins, since Markdown takes that for HTML):
+
+    a call costs <!-- figures: jit_call | tanh(a*b + c), float32 | fxgrad jit -->0.8 us<!-- end -->
+
+A table has its two comments on lines of their own. A new table is a method `say_NAME` below.
 """
 
 from __future__ import annotations
@@ -22,9 +30,10 @@ from pathlib import Path
 
 from bench.experiments import pages
 from bench.experiments.base import Result, Table, shown
+from bench.figures import Benchmarks, best
 from bench.report import stored, summary_table
 
-__all__ = ["ROOT", "report"]
+__all__ = ["ROOT", "Report", "filled", "pages_with_figures", "report"]
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = Path(__file__).with_name("report_template.md")
@@ -43,6 +52,7 @@ class Report:
     def __init__(self, docs: Path):
         self.docs = docs
         self.results: dict[str, Result] = {r.name: r for r in pages.results(docs / "experiments")}
+        self.benchmarks = Benchmarks(docs / "benchmarks")
 
     # ---- single figures ------------------------------------------------------------------------------------------------
 
@@ -62,6 +72,8 @@ class Report:
 
     def expression(self, text: str) -> str:
         """What stands for the text between double braces."""
+        if found := re.fullmatch(r"(\w+) \| (.+) \| (.+)", text):
+            return self.benchmarks.figure(*found.groups())
         if found := re.fullmatch(r"(\w+):(.+?)(?: (x|%|s|B|B/s|flop/s))?", text):
             return shown(self.figure(found[1], found[2]), found[3] or "")
         if found := re.fullmatch(r"(\w+)([?!])(.+)", text):
@@ -108,6 +120,10 @@ class Report:
         lines, good, count = summary_table(stored(self.docs / "benchmarks"))
         return "\n".join([f"{good} of {count} targets are met.", "", *lines])
 
+    def say_peers(self) -> str:
+        """Named works beside JAX, PyTorch, NumPy and autograd."""
+        return self.benchmarks.compared()
+
     def say_machine(self) -> str:
         machine, versions = self.result("e8").machine, self.result("e6").versions
         said = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -130,9 +146,8 @@ class Report:
         return "\n".join(Table("", [("command", ""), ("what it does", ""), ("takes", "s")], rows).markdown())
 
     def say_import(self) -> str:
-        group = json.loads((self.docs / "benchmarks" / "startup.json").read_text())["group"]
-        row = next(r for r in group["rows"] if r["label"].startswith("import"))
-        return shown(min(t["median"] for name, t in row["times"].items() if name.startswith("fxgrad")), "s")
+        times = self.benchmarks.row("startup", "import, beyond NumPy's").times
+        return shown(best(times, "fxgrad"), "s")
 
     def say_ulp(self) -> str:
         """The worst error of the common functions, in both dtypes."""
@@ -152,13 +167,49 @@ def report(docs: Path = ROOT / "docs", template: str | None = None) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
 
 
+# ---- pages written by people, with figures in them -----------------------------------------------------------------------
+
+OPENING, CLOSING = "<!-- figures: ", "<!-- end -->"
+
+
+def pages_with_figures() -> list[Path]:
+    return sorted(p for p in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if OPENING in p.read_text())
+
+
+def filled(text: str, r: Report) -> str:
+    """The text of a page with what belongs between its comments."""
+
+    def fill(found: re.Match[str]) -> str:
+        opening, asked, old = found[1], found[2], found[3]
+        starts = text[: found.start()].endswith("\n") or not found.start()
+        if OPENING in old:
+            raise ValueError(f"{opening} has no {CLOSING}")
+        said = r.expression(asked)
+        if starts and old.startswith("\n"):
+            return f"{opening}\n\n{said}\n\n{CLOSING}"
+        if starts or "\n" in said:
+            raise ValueError(f"{opening}: a table's comments have lines of their own, a figure's do not begin one")
+        return f"{opening}{said}{CLOSING}"
+
+    made = re.sub(rf"({OPENING}(.+?) -->)(.*?){CLOSING}", fill, text, flags=re.DOTALL)
+    if made.count(OPENING) != made.count(CLOSING):
+        raise ValueError(f"{made.count(OPENING)} figures begin and {made.count(CLOSING)} end")
+    return made
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where the JSON files are (default docs)")
-    parser.add_argument("--out", type=Path, default=ROOT / "REPORT.md")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "REPORT.md", help="the report; elsewhere, other pages stay as they are"
+    )
     args = parser.parse_args()
     args.out.write_text(report(args.docs))
     print(args.out)
+    if args.out == ROOT / "REPORT.md":
+        for page in pages_with_figures():
+            page.write_text(filled(page.read_text(), Report(args.docs)))
+            print(page)
     return 0
 
 

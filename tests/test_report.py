@@ -1,4 +1,4 @@
-"""REPORT.md says what the JSON files say."""
+"""REPORT.md, and the other pages where they quote figures, say what the JSON files say."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import report_page
+from bench import figures, report_page
 from bench.experiments import EXPERIMENTS
-from bench.report_page import ROOT, Report, report
+from bench.report_page import ROOT, Report, filled, pages_with_figures, report
+from bench.timing import exact
 
 DOCS = ROOT / "docs"
 
@@ -21,11 +22,20 @@ def results() -> Report:
 
 
 def test_the_report_is_generated() -> None:
-    written, made = (ROOT / "REPORT.md").read_text(), report()
+    same(ROOT / "REPORT.md", report())
+
+
+def same(page: Path, made: str) -> None:
+    written = page.read_text()
     if written != made:
         pairs = enumerate(zip([*written.split("\n"), "(end)"], [*made.split("\n"), "(end)"], strict=False), 1)
         line, (old, new) = next((i, p) for i, p in pairs if p[0] != p[1])
-        pytest.fail(f"REPORT.md is not what `python -m bench.report_page` writes; line {line}:\n  {old}\nshould be\n  {new}")
+        pytest.fail(f"{page.name} is not what `python -m bench.report_page` writes; line {line}:\n  {old}\nshould be\n  {new}")
+
+
+@pytest.mark.parametrize("page", pages_with_figures(), ids=lambda p: p.name)
+def test_figures_in_pages_are_generated(page: Path, results: Report) -> None:
+    same(page, filled(page.read_text(), results))
 
 
 @pytest.fixture
@@ -67,6 +77,9 @@ def test_parts_can_depend_on_a_figure(results: Report) -> None:
         ("{{e99:ratio}}", KeyError, "python -m bench.experiments e99"),
         ("{{if e8:large}}x{{end}}", ValueError, "not a condition"),
         ("{{nonsense}}", AttributeError, "say_nonsense"),
+        ("{{nothing | x | y}}", KeyError, "docs/benchmarks has no nothing.json"),
+        ("{{memory | n = 3 | numpy}}", KeyError, "memory has no row 'n = 3'"),
+        ("{{memory | n = 1e7 | abacus}}", KeyError, "has no 'abacus'"),
     ],
 )
 def test_a_template_that_asks_for_what_is_not_there_is_an_error(text: str, error: type[Exception], message: str) -> None:
@@ -91,3 +104,55 @@ def test_it_warns_of_runs_that_are_worth_little(copied: Path) -> None:
         data["quick"], data["machine"]["busy"] = quick, busy
         path.write_text(json.dumps(data))
         assert words in report_page.Report(copied).say_banner()
+
+
+# ---- other pages -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_stands_between_the_comments_is_written_anew(results: Report) -> None:
+    page = "It takes <!-- figures: e8:large s -->a while<!-- end -->, as\n<!-- figures: counts -->\nold\n<!-- end -->\nsay."
+    made = filled(page, results)
+    seconds = report(DOCS, "{{e8:large s}}").strip()
+    block = f"<!-- figures: counts -->\n\n{results.say_counts()}\n\n<!-- end -->"
+    assert made == f"It takes <!-- figures: e8:large s -->{seconds}<!-- end -->, as\n{block}\nsay."
+    assert filled(made, results) == made
+
+
+@pytest.mark.parametrize(
+    "page, message",
+    [
+        ("a <!-- figures: counts -->1", "1 figures begin and 0 end"),
+        ("a <!-- figures: counts -->1 and <!-- figures: counts -->2<!-- end -->", "has no <!-- end -->"),
+        ("<!-- figures: counts -->1<!-- end --> of them", "do not begin one"),
+        ("there are <!-- figures: peers -->many<!-- end -->", "lines of their own"),
+    ],
+)
+def test_comments_that_do_not_fit_are_an_error(page: str, message: str, results: Report) -> None:
+    with pytest.raises(ValueError, match=message):
+        filled(page, results)
+
+
+def test_a_benchmark_is_quoted_in_its_unit_or_as_a_ratio(results: Report) -> None:
+    times = results.benchmarks.row("memory", "n = 1e7").times
+    ours, numpy = times["fxgrad jit"].median, times["numpy"].median
+    said = report(DOCS, "{{memory | n = 1e7 | fxgrad jit}}, {{memory | n = 1e7 | numpy / fxgrad jit}}").strip()
+    assert said == f"{ours * 1e3:.3g} ms, {numpy / ours:.3g}x"
+
+
+def test_the_table_of_peers_is_the_benchmarks(copied: Path) -> None:
+    def cells() -> list[str]:
+        lines = Report(copied).say_peers().split("\n")
+        return next(line for line in lines if line.startswith("| exp")).split(" | ")
+
+    path = copied / "benchmarks" / "math.json"
+    data = json.loads(path.read_text())
+    times = next(row["times"] for row in data["group"]["rows"] if row["label"] == "exp float32 [-10, 10]")
+    for who, factor in (("jax jit", 0.5), ("torch eager", 1.0), ("numpy", 12.34)):
+        times[who]["median"] = factor * times["fxgrad jit"]["median"]
+    path.write_text(json.dumps(data))
+    assert cells()[2:] == ["**0.50x**", "1.00x", "12.3x", "- |"]  # bold: faster than ours; no autograd there
+
+
+def test_of_several_forms_of_a_peer_the_best_counts() -> None:
+    assert figures.best({"torch eager": exact(3.0), "torch compiled": exact(2.0), "jax jit": exact(1.0)}, "torch") == 2.0
+    assert figures.best({"jax jit": exact(1.0)}, "torch") is None
