@@ -3,7 +3,7 @@
 #   make demo    gradients of a transformer block, side by side with PyTorch's    (ARGS="--bisect", ARGS="--size 2,128,256,8", ...)
 #   make test    lint, types, the documentation's site, tests                     (WORKERS=4, PYTEST_ARGS="-k softmax")
 #   make bench   what it costs, next to NumPy, JAX, PyTorch and others; writes docs/benchmarks   (ARGS="--only math", "--threads 1")
-#   make report  every benchmark and experiment, the notebooks, REPORT.md, all measured anew (under an hour; nothing else should run)
+#   make report  every benchmark, experiment and example, the notebooks, REPORT.md, all measured anew (an hour; nothing else should run)
 #   make fuzz    random programs, many more than make test runs                   (FUZZ_EXAMPLES=100000)
 #   make release  build sdist and wheel into dist/, install the wheel with run-time dependencies only, and use it (2 minutes, needs the package index)
 #   make site    the documentation as a site in build/site, readable without a network; warnings are errors
@@ -51,12 +51,9 @@ bench: .venv/.bench
 	$(PY) -m pytest -q -m peers tests/test_peers.py
 	$(PY) -m bench $(ARGS)
 
-# What is measured again: benchmarks, experiments, the notebooks of E4, E6 and E8; then the page that quotes them.
+# Everything that is measured, then the pages that quote it (ARGS="--from examples").
 report: .venv/.bench .venv/.notebooks
-	$(PY) -m bench $(ARGS)
-	$(PY) -m bench.experiments all
-	$(PY) -m bench.experiments.notebooks
-	$(PY) -m bench.report_page
+	$(PY) -m bench.everything $(ARGS)
 
 release: .venv/.test
 	$(PY) -m tests.release

@@ -32,14 +32,29 @@ PEERS = (
     Work("product of 1024x1024 matrices, float32", "matmul_float32", "1024: a @ b"),
     Work("transformer block, loss and all gradients", "transformer", "B,T,D,H = 8,128,256,8, float32"),
     Work("training step of the block, AdamW", "training", "block: BlockTraining(8, 128, 256, 8), float32"),
-    Work("training step of a small GPT, AdamW", "training", "GPT: GPTTraining(8, 128), float32"),
+    Work("training step of a GPT, AdamW", "training", "GPT: GPTTraining(8, 128), float32"),
     Work("peak memory of the GPT's step", "training_memory", "GPT: GPTTraining(8, 128), float32"),
-    Work("gradients of thirty NumPy programs, geometric mean", "program_gradients", "geometric mean of all"),
+    Work("gradients of thirty NumPy programs, mean", "program_gradients", "geometric mean of all"),
     Work("call on three arrays of 10 numbers", "jit_call", "tanh(a*b + c), float32"),
     Work("gradient without jit, 3 numbers", "eager_grad", "n = 3, float64"),
 )
 # Whom a column stands for: contenders whose names begin so, of which the best counts.
 COLUMNS = {"JAX": "jax", "PyTorch": "torch", "NumPy": "numpy", "autograd": "autograd"}
+# The README's table: what no benchmark says, then what they do, the first contender of a column that is there.
+FACTS = (
+    ("you write", "plain NumPy", "`jax.numpy`, no writes in place", "torch's tensors", "plain NumPy, no writes in place"),
+    ("eager and compiled agree", "to the bit", "nearly", "nearly", "eager only"),
+    ("forward mode / `vmap` / checkpoints", "yes / yes / yes", "yes / yes / yes", "yes / yes / yes", "yes / no / yes"),
+    ("GPUs, half precision, sparse arrays", "no", "yes", "yes", "no"),
+    ("what is built on it", "nothing yet", "much", "most", "some"),
+)
+FIGURES = (
+    Work("transformer block, loss and gradients", "transformer", "B,T,D,H = 8,128,256,8, float32"),
+    Work("its first call, with empty caches", "startup", "the block's first call"),
+    Work("first compiled call of a process", "startup", "first compiled call of the process: x + 1"),
+    Work("training step of a GPT, AdamW", "training", "GPT: GPTTraining(8, 128), float32"),
+    Work("gradient of three numbers, not compiled", "eager_grad", "n = 3, float64"),
+)
 PACKAGES = {"jax": "JAX", "torch": "PyTorch", "numpy": "NumPy", "autograd": "autograd"}
 
 
@@ -83,6 +98,17 @@ class Benchmarks:
             lines.append(f"| {work.says} | {shown(ours, group.unit)} | {' | '.join(cells)} |")
         legend = "Others' times and memory as multiples of fxgrad's; **bold**: less than fxgrad needs."
         return "\n".join([*lines, "", f"{legend} {self.about(work.group for work in works)}"])
+
+    def comparison(self) -> str:
+        """What fxgrad is and is not, next to others, and some times."""
+        columns = ("JAX", "PyTorch", "autograd")
+        lines = [f"| | fxgrad | {' | '.join(columns)} |", "|---|---|---|---|---|"]
+        lines += [f"| {' | '.join(fact)} |" for fact in FACTS]
+        for work in FIGURES:
+            times, group = self.row(work.group, work.row).times, self.group(work.group)
+            values = [times[group.base].median, *(best(times, COLUMNS[peer]) for peer in columns)]
+            lines.append(f"| {work.says} | {' | '.join('-' if x is None else shown(x, group.unit) for x in values)} |")
+        return "\n".join([*lines, "", self.about(work.group for work in FIGURES)])
 
     def about(self, names: Iterable[str]) -> str:
         """Where, when, by what command and with which versions these tables were measured."""

@@ -1,8 +1,9 @@
 """Memory against time: a GPT's training step within ten budgets, and a thousand layers in segments: `python -m bench.frontier`.
 
-Writes docs/benchmarks/frontier.md and frontier.svg. Each point runs in a process of its own: the compiled step's plan tells what
-it takes above its arguments (work space and results), the growth of the process's resident memory what it took. Times are the
-least of several steps; the points take turns. All of them give the same gradients, to the bit, which is checked.
+Writes docs/benchmarks/frontier.json, and from it frontier.md and frontier.svg. Each point runs in a process of its own: the
+compiled step's plan tells what it takes above its arguments (work space and results), the growth of the process's resident memory
+what it took. Times are the least of several steps; the points take turns. All of them give the same gradients, to the bit, which
+is checked.
 
     --batch B, --length T   of the GPT's ids (default 8, 256)
     --layers N, --rows N    of the chain (default 1000, 4096)
@@ -14,9 +15,11 @@ least of several steps; the points take turns. All of them give the same gradien
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -211,22 +214,43 @@ def picture(gpt: dict[str, Point], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def write(gpt: dict[str, Point], chain: dict[str, Point], sizes: tuple[Any, Any], out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    picture(gpt, out / "frontier.svg")
-    where = machine()
-    (layers, heads, width, batch, length), (n, rows, columns) = sizes
-    about = f"{where['processor']}, {where['cores']} cores, {where['date']}"
-    parts = [
-        "# Memory against time", "",
-        "Written by `python -m bench.frontier`. What is planned and measured is above the arguments: work space and results.",
-        "Each point is measured in processes of its own (the growth of resident memory over three steps; the least time).", "",
-        f"{about}, {where['busy'] or 0:.0%} busy before it began.", "", *verdicts(gpt, chain), "",
-        f"## Loss and gradients of a GPT: {layers} layers, {heads} heads, width {width}, {batch} x {length} bytes", "",
-        *table(gpt), "", "![work space and time of a GPT's step](frontier.svg)", "",
-        f"## {n} layers x + tanh(x @ w + b), x f32[{rows},{columns}]", "", *table(chain), "",
-    ]  # fmt: skip
-    (out / "frontier.md").write_text("\n".join(parts))
+class Frontier(NamedTuple):
+    """What was measured: the points, the sizes of GPT and chain, and where."""
+
+    gpt: dict[str, Point]
+    chain: dict[str, Point]
+    sizes: tuple[Sequence[int], Sequence[int]]
+    machine: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        points = [{name: p._asdict() for name, p in each.items()} for each in (self.gpt, self.chain)]
+        return {"machine": self.machine, "sizes": self.sizes, "gpt": points[0], "chain": points[1]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Frontier:
+        gpt, chain = ({name: Point(**p) for name, p in data[key].items()} for key in ("gpt", "chain"))
+        return cls(gpt, chain, data["sizes"], data["machine"])
+
+    def page(self) -> str:
+        (layers, heads, width, batch, length), (n, rows, columns) = self.sizes
+        where = self.machine
+        about = f"{where['processor']}, {where['cores']} cores, {where['date']}"
+        parts = [
+            "# Memory against time", "",
+            "Written by `python -m bench.frontier`. What is planned and measured is above the arguments: work space and results.",
+            "Each point is measured in processes of its own (growth of resident memory over three steps; the least time).", "",
+            f"{about}, {where['busy'] or 0:.0%} busy before it began.", "", *verdicts(self.gpt, self.chain), "",
+            f"## Loss and gradients of a GPT: {layers} layers, {heads} heads, width {width}, {batch} x {length} bytes", "",
+            *table(self.gpt), "", "![work space and time of a GPT's step](frontier.svg)", "",
+            f"## {n} layers x + tanh(x @ w + b), x f32[{rows},{columns}]", "", *table(self.chain), "",
+        ]  # fmt: skip
+        return "\n".join(parts)
+
+    def write(self, out: Path) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "frontier.json").write_text(json.dumps(self.as_json(), indent=1) + "\n")
+        (out / "frontier.md").write_text(self.page())
+        picture(self.gpt, out / "frontier.svg")
 
 
 def main(arguments: list[str], out: Path = OUT) -> None:
@@ -240,9 +264,10 @@ def main(arguments: list[str], out: Path = OUT) -> None:
     gpt, chain = (6, 6, 384, args.batch, args.length), (args.layers, args.rows, 64)
     if args.tiny:
         gpt, chain, args.budgets, args.repeat = (2, 2, 16, 2, 8), (9, 32, 8), 2, 1
+    where = machine()
     with tempfile.TemporaryDirectory() as cache:
         points = gpt_points(gpt, args.budgets, args.repeat, cache), chain_points(chain, args.repeat, cache)
-    write(*points, (gpt, chain), out)
+    Frontier(*points, (gpt, chain), where).write(out)
     print((out / "frontier.md").read_text())
 
 

@@ -7,7 +7,8 @@ The text of REPORT.md is bench/report_template.md, in which {{...}} stands for w
     {{e8!ratio_large}}       held or falsified
     {{table e8 ladder}}      a table; {{outcomes e8}}: predictions beside measurements; {{explanation e8}}: the explanation
     {{math | exp float32 [-10, 10] | fxgrad jit}}    a benchmark's: table | row | contender; `numpy / fxgrad jit` how many times
-    {{peers}} {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{import}} {{ulp}}   see below
+    {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{remade}} {{import}} {{ulp}}   see below, and
+    {{peers}} {{comparison}}
     {{if e8:ratio_large < 2}} ... {{else}} ... {{end}}
 
 Other pages keep their text and have the figures between two comments, asked for in the same words; what stands between them is
@@ -31,11 +32,13 @@ from pathlib import Path
 from bench.experiments import pages
 from bench.experiments.base import Result, Table, shown
 from bench.figures import Benchmarks, best
+from bench.peers_picture import peers_picture
 from bench.report import stored, summary_table
 
-__all__ = ["ROOT", "Report", "filled", "pages_with_figures", "report"]
+__all__ = ["PICTURE", "ROOT", "Report", "filled", "pages_with_figures", "report"]
 
 ROOT = Path(__file__).resolve().parents[1]
+PICTURE = ROOT / "docs" / "pictures" / "peers.svg"
 TEMPLATE = Path(__file__).with_name("report_template.md")
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -124,6 +127,10 @@ class Report:
         """Named works beside JAX, PyTorch, NumPy and autograd."""
         return self.benchmarks.compared()
 
+    def say_comparison(self) -> str:
+        """The README's table."""
+        return self.benchmarks.comparison()
+
     def say_machine(self) -> str:
         machine, versions = self.result("e8").machine, self.result("e6").versions
         said = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -144,6 +151,14 @@ class Report:
     def say_commands(self) -> str:
         rows = [[f"`{r.command}`", r.title, r.seconds] for r in self.results.values()]
         return "\n".join(Table("", [("command", ""), ("what it does", ""), ("takes", "s")], rows).markdown())
+
+    def say_remade(self) -> str:
+        """How long `make report` took, part by part."""
+        parts = json.loads((self.docs / "report.json").read_text())
+        total = sum(part["seconds"] for part in parts.values())
+        said = ", ".join(f"{name} {part['seconds'] / 60:.1f}" for name, part in parts.items())
+        first = next(iter(parts.values()))
+        return f"{total / 60:.0f} minutes on {first['cores']} cores ({said}; {first['date'].split()[0]})"
 
     def say_import(self) -> str:
         times = self.benchmarks.row("startup", "import, beyond NumPy's").times
@@ -207,9 +222,12 @@ def main() -> int:
     args.out.write_text(report(args.docs))
     print(args.out)
     if args.out == ROOT / "REPORT.md":
+        r = Report(args.docs)
         for page in pages_with_figures():
-            page.write_text(filled(page.read_text(), Report(args.docs)))
+            page.write_text(filled(page.read_text(), r))
             print(page)
+        PICTURE.write_text(peers_picture(r.benchmarks))
+        print(PICTURE)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -434,14 +435,23 @@ def test_the_page_of_the_frontier(tmp_path: Path) -> None:
         for name, s in {"plain": 9000, "budget 5 kB": 5000, "block": 4000, "sqrt": 6000, "log": 3000}.items()
     }
     chain = {"1": point(24000, 24000, 1.0), "sqrt": point(2000, 2000, 1.4), "log": point(700, 700, 2.0)}
-    frontier.write(gpt, chain, ((2, 2, 16, 2, 8), (9, 32, 8)), tmp_path)
+    where = {"processor": "one", "cores": 2, "date": "2026-11-30", "busy": None}
+    found = frontier.Frontier(gpt, chain, ((2, 2, 16, 2, 8), (9, 32, 8)), where)
+    found.write(tmp_path)
     page = (tmp_path / "frontier.md").read_text()
     assert page.count(": met") == 3 and "**missed**" not in page and "| budget 5 kB |" in page
     assert "<svg" in (tmp_path / "frontier.svg").read_text()
     chain["sqrt"] = point(2001, 2001, 1.46)
     gpt["block"] = point(4000, 4600, 0.1)
-    frontier.write(gpt, chain, ((2, 2, 16, 2, 8), (9, 32, 8)), tmp_path)
+    found.write(tmp_path)
     assert (tmp_path / "frontier.md").read_text().count("**missed**") == 3
+    stored = frontier.Frontier.from_json(json.loads((tmp_path / "frontier.json").read_text()))
+    assert stored.page() == found.page()
+
+
+def test_the_frontiers_page_is_its_figures() -> None:
+    stored = frontier.Frontier.from_json(json.loads((frontier.OUT / "frontier.json").read_text()))
+    assert (frontier.OUT / "frontier.md").read_text() == stored.page()
 
 
 def test_what_the_frontier_measures_runs() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from bench import figures, report_page
+from bench import everything, figures, report_page
 from bench.experiments import EXPERIMENTS
-from bench.report_page import ROOT, Report, filled, pages_with_figures, report
+from bench.peers_picture import peers_picture
+from bench.report_page import PICTURE, ROOT, Report, filled, pages_with_figures, report
 from bench.timing import exact
 
 DOCS = ROOT / "docs"
@@ -33,6 +35,10 @@ def same(page: Path, made: str) -> None:
         pytest.fail(f"{page.name} is not what `python -m bench.report_page` writes; line {line}:\n  {old}\nshould be\n  {new}")
 
 
+def test_the_readmes_picture_is_generated(results: Report) -> None:
+    same(PICTURE, peers_picture(results.benchmarks))
+
+
 @pytest.mark.parametrize("page", pages_with_figures(), ids=lambda p: p.name)
 def test_figures_in_pages_are_generated(page: Path, results: Report) -> None:
     same(page, filled(page.read_text(), results))
@@ -42,7 +48,8 @@ def test_figures_in_pages_are_generated(page: Path, results: Report) -> None:
 def copied(tmp_path: Path) -> Path:
     for folder in ("experiments", "benchmarks"):
         shutil.copytree(DOCS / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.svg", "*.md"))
-    shutil.copy(DOCS / "numerics.json", tmp_path)
+    for name in ("numerics.json", "report.json"):
+        shutil.copy(DOCS / name, tmp_path)
     return tmp_path
 
 
@@ -156,3 +163,23 @@ def test_the_table_of_peers_is_the_benchmarks(copied: Path) -> None:
 def test_of_several_forms_of_a_peer_the_best_counts() -> None:
     assert figures.best({"torch eager": exact(3.0), "torch compiled": exact(2.0), "jax jit": exact(1.0)}, "torch") == 2.0
     assert figures.best({"jax jit": exact(1.0)}, "torch") is None
+
+
+@pytest.mark.parametrize("part", everything.PARTS)
+def test_the_parts_of_make_report_can_be_run(part: str) -> None:
+    for program, *options in [c[c[0] == "-m" :] for c in everything.PARTS[part]]:
+        path = ROOT / (program if program.endswith(".py") else program.replace(".", "/"))
+        source = (
+            path if path.is_file() else path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__main__.py"
+        )
+        text = source.read_text() + (ROOT / "examples" / "zoo.py").read_text() * ("train_" in program)
+        assert all(f'"{option}"' in text for option in options if option.startswith("--")), f"{program} has no {options}"
+
+
+def test_what_a_part_took_is_kept_when_the_next_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {"one": [["-c", "pass"]], "two": [["-c", "raise SystemExit(3)"]], "three": [["-c", "pass"]]}
+    monkeypatch.setattr(everything, "PARTS", parts)
+    monkeypatch.setattr(everything, "TIMES", tmp_path / "report.json")
+    with pytest.raises(subprocess.CalledProcessError):
+        everything.main([])
+    assert list(json.loads((tmp_path / "report.json").read_text())) == ["one"]
