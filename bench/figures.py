@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,13 @@ class Benchmarks:
         if len(values) == 1:
             return shown(values[0], self.group(name).unit)
         return shown(values[0] / values[1], "x")
+
+    def spread(self, name: str, who: str) -> str:
+        """`0.2 s to 8 s, half of them within 0.7 s`: a contender's figures in all rows of a table."""
+        group = self.group(name)
+        values = [row.times[who].median for row in group.rows if who in row.times]
+        least, middle, most = (shown(v, group.unit) for v in (min(values), statistics.median(values), max(values)))
+        return f"{least} to {most}, half of them at most {middle}"
 
     def compared(self, works: Sequence[Work] = PEERS) -> str:
         """Ours, and the others' as so many times ours."""

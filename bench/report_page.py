@@ -7,7 +7,7 @@ The text of REPORT.md is bench/report_template.md, in which {{...}} stands for w
     {{e8!ratio_large}}       held or falsified
     {{table e8 ladder}}      a table; {{outcomes e8}}: predictions beside measurements; {{explanation e8}}: the explanation
     {{math | exp float32 [-10, 10] | fxgrad jit}}    a benchmark's: table | row | contender; `numpy / fxgrad jit` how many times
-    {{peers}} {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{import}} {{ulp}}   see below
+    {{peers}} {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{import}} {{ulp}} ...   see below
     {{if e8:ratio_large < 2}} ... {{else}} ... {{end}}
 
 Other pages keep their text and have the figures between two comments, asked for in the same words; what stands between them is
@@ -123,6 +123,17 @@ class Report:
     def say_peers(self) -> str:
         """Named works beside JAX, PyTorch, NumPy and autograd."""
         return self.benchmarks.compared()
+
+    def say_spread(self, table: str, who: str) -> str:
+        """Of all rows of a benchmark."""
+        return self.benchmarks.spread(table, who)
+
+    def say_explained(self) -> str:
+        """What fx.explain prints of the example in docs/explain.md."""
+        data = json.loads((self.docs / "explain.json").read_text())
+        where, threads = data["machine"], "one thread" if data["threads"] == 1 else f"{data['threads']} threads"
+        about = f"prints, on {threads} of an {where['processor']}, {where['date'].split()[0]} (`python -m bench.explained`),"
+        return f"{about}\n\n```\n{data['text']}\n```"
 
     def say_machine(self) -> str:
         machine, versions = self.result("e8").machine, self.result("e6").versions

@@ -42,7 +42,8 @@ def test_figures_in_pages_are_generated(page: Path, results: Report) -> None:
 def copied(tmp_path: Path) -> Path:
     for folder in ("experiments", "benchmarks"):
         shutil.copytree(DOCS / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.svg", "*.md"))
-    shutil.copy(DOCS / "numerics.json", tmp_path)
+    for name in ("numerics.json", "explain.json"):
+        shutil.copy(DOCS / name, tmp_path)
     return tmp_path
 
 
@@ -137,6 +138,15 @@ def test_a_benchmark_is_quoted_in_its_unit_or_as_a_ratio(results: Report) -> Non
     ours, numpy = times["fxgrad jit"].median, times["numpy"].median
     said = report(DOCS, "{{memory | n = 1e7 | fxgrad jit}}, {{memory | n = 1e7 | numpy / fxgrad jit}}").strip()
     assert said == f"{ours * 1e3:.3g} ms, {numpy / ours:.3g}x"
+
+
+def test_a_whole_column_is_quoted_by_its_range(copied: Path) -> None:
+    path = copied / "benchmarks" / "loops.json"
+    data = json.loads(path.read_text())
+    for row, seconds in zip(data["group"]["rows"], (3.0, 1.0, 2.0), strict=True):
+        row["times"]["fxgrad jit"]["median"] = seconds
+    path.write_text(json.dumps(data))
+    assert report(copied, "{{spread loops fxgrad jit}}") == "1 s to 3 s, half of them at most 2 s\n"
 
 
 def test_the_table_of_peers_is_the_benchmarks(copied: Path) -> None:
