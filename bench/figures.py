@@ -41,6 +41,7 @@ PEERS = (
 )
 # Whom a column stands for: contenders whose names begin so, of which the best counts.
 COLUMNS = {"JAX": "jax", "PyTorch": "torch", "NumPy": "numpy", "autograd": "autograd"}
+NO_BREAK = "\u00a0"  # a space at which a narrow column does not break
 PACKAGES = {"jax": "JAX", "torch": "PyTorch", "numpy": "NumPy", "autograd": "autograd"}
 
 
@@ -88,7 +89,8 @@ class Benchmarks:
             ours = times[group.base].median
             others = [best(times, prefix) for prefix in COLUMNS.values()]
             cells = ["-" if other is None else ratio(other / ours) for other in others]
-            lines.append(f"| {work.says} | {shown(ours, group.unit)} | {' | '.join(cells)} |")
+            figure = shown(ours, group.unit).replace(" ", NO_BREAK)
+            lines.append(f"| {work.says} | {figure} | {' | '.join(cells)} |")
         legend = "Others' times and memory as multiples of fxgrad's; **bold**: less than fxgrad needs."
         return "\n".join([*lines, "", f"{legend} {self.about(work.group for work in works)}"])
 
