@@ -1,8 +1,9 @@
 """Memory against time: a GPT's training step within ten budgets, and a thousand layers in segments: `python -m bench.frontier`.
 
-Writes docs/benchmarks/frontier.md and frontier.svg. Each point runs in a process of its own: the compiled step's plan tells what
-it takes above its arguments (work space and results), the growth of the process's resident memory what it took. Times are the
-least of several steps; the points take turns. All of them give the same gradients, to the bit, which is checked.
+Writes docs/benchmarks/frontier.json, and from it frontier.md and frontier.svg. Each point runs in a process of its own: the
+compiled step's plan tells what it takes above its arguments (work space and results), the growth of the process's resident
+memory what it took. Times are the least of several steps; the points take turns. All of them give the same gradients, to the
+bit, which is checked.
 
     --batch B, --length T   of the GPT's ids (default 8, 256)
     --layers N, --rows N    of the chain (default 1000, 4096)
@@ -14,6 +15,7 @@ least of several steps; the points take turns. All of them give the same gradien
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
@@ -213,9 +215,18 @@ def picture(gpt: dict[str, Point], path: Path) -> None:
 
 def write(gpt: dict[str, Point], chain: dict[str, Point], sizes: tuple[Any, Any], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
+    points = {name: {k: p._asdict() for k, p in found.items()} for name, found in (("gpt", gpt), ("chain", chain))}
+    data = {"machine": machine(), "sizes": sizes, **points}
+    (out / "frontier.json").write_text(json.dumps(data, indent=1) + "\n")
+    (out / "frontier.md").write_text(page(data))
     picture(gpt, out / "frontier.svg")
-    where = machine()
-    (layers, heads, width, batch, length), (n, rows, columns) = sizes
+
+
+def page(data: dict[str, Any]) -> str:
+    """frontier.md, from what frontier.json holds."""
+    gpt, chain = ({name: Point(**p) for name, p in data[key].items()} for key in ("gpt", "chain"))
+    where = data["machine"]
+    (layers, heads, width, batch, length), (n, rows, columns) = data["sizes"]
     about = f"{where['processor']}, {where['cores']} cores, {where['date']}"
     parts = [
         "# Memory against time", "",
@@ -226,7 +237,7 @@ def write(gpt: dict[str, Point], chain: dict[str, Point], sizes: tuple[Any, Any]
         *table(gpt), "", "![work space and time of a GPT's step](frontier.svg)", "",
         f"## {n} layers x + tanh(x @ w + b), x f32[{rows},{columns}]", "", *table(chain), "",
     ]  # fmt: skip
-    (out / "frontier.md").write_text("\n".join(parts))
+    return "\n".join(parts)
 
 
 def main(arguments: list[str], out: Path = OUT) -> None:

@@ -176,9 +176,9 @@ def summary_table(results: list[tuple[Group, dict[str, Any]]]) -> tuple[list[str
 
 
 def stored(out: Path) -> list[tuple[Group, dict[str, Any]]]:
-    """Results of this and earlier runs, in the order of the cases."""
+    """Tables of this and earlier runs, in the order of the cases."""
     files = [json.loads(path.read_text()) for path in out.glob("*.json")]
-    results = [(Group.from_json(data["group"]), data["machine"]) for data in files]
+    results = [(Group.from_json(data["group"]), data["machine"]) for data in files if "group" in data]
     return sorted(results, key=lambda result: (result[0].order, result[0].name))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -437,6 +438,7 @@ def test_the_page_of_the_frontier(tmp_path: Path) -> None:
     frontier.write(gpt, chain, ((2, 2, 16, 2, 8), (9, 32, 8)), tmp_path)
     page = (tmp_path / "frontier.md").read_text()
     assert page.count(": met") == 3 and "**missed**" not in page and "| budget 5 kB |" in page
+    assert page == frontier.page(json.loads((tmp_path / "frontier.json").read_text()))
     assert "<svg" in (tmp_path / "frontier.svg").read_text()
     chain["sqrt"] = point(2001, 2001, 1.46)
     gpt["block"] = point(4000, 4600, 0.1)
