@@ -100,6 +100,14 @@ def measure_case(name: str, args: argparse.Namespace) -> list[Group]:
     return found
 
 
+def forget(names: set[str], out: Path) -> None:
+    """Take these tables and their pictures away; what others keep in the folder stays."""
+    for name in names:
+        for file in (f"{name}.json", f"{name}.svg", f"{name}_limit.svg"):
+            (out / file).unlink(missing_ok=True)
+    write([], {}, out)
+
+
 def draw_all(groups: list[Group], out: Path) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         print("matplotlib is not installed: no pictures.")
@@ -123,10 +131,7 @@ def main() -> int:
         except subprocess.CalledProcessError:
             failed.append(name)
     if not args.only and not failed:  # a whole run leaves nothing of earlier ones
-        for path in args.out.glob("*"):
-            if path.suffix in (".json", ".svg") and path.stem.removesuffix("_limit") not in names:
-                path.unlink()
-        write([], {}, args.out)
+        forget({group.name for group, _ in stored(args.out)} - names, args.out)
     lines, good, count = summary_table([(g, where) for g, where in stored(args.out) if g.name in names])
     print("\n".join([*lines, "", f"{good} of {count} targets met"]))
     if failed:

@@ -29,6 +29,7 @@ PARTS: dict[str, list[list[str]]] = {
     "frontier": [["-m", "bench.frontier"]],
     "experiments": [["-m", "bench.experiments", "all"]],
     "notebooks": [["-m", "bench.experiments.notebooks"]],
+    "explained": [["-m", "bench.explained"]],
     "examples": [
         *([f"examples/train_{n}.py", "--figures", f"docs/examples/{n}.json"] for n in EXAMPLES),
         ["examples/train_gpt.py", "--compare", "--figures", "docs/examples/gpt.json"],

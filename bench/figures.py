@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,7 @@ FIGURES = (
     Work("training step of a GPT, AdamW", "training", "GPT: GPTTraining(8, 128), float32"),
     Work("gradient of three numbers, not compiled", "eager_grad", "n = 3, float64"),
 )
+NO_BREAK = "\u00a0"  # a space at which a narrow column does not break
 PACKAGES = {"jax": "JAX", "torch": "PyTorch", "numpy": "NumPy", "autograd": "autograd"}
 
 
@@ -87,6 +89,13 @@ class Benchmarks:
             return shown(values[0], self.group(name).unit)
         return shown(values[0] / values[1], "x")
 
+    def spread(self, name: str, who: str) -> str:
+        """`0.2 s to 8 s, half of them within 0.7 s`: a contender's figures in all rows of a table."""
+        group = self.group(name)
+        values = [row.times[who].median for row in group.rows if who in row.times]
+        least, middle, most = (shown(v, group.unit) for v in (min(values), statistics.median(values), max(values)))
+        return f"{least} to {most}, half of them at most {middle}"
+
     def compared(self, works: Sequence[Work] = PEERS) -> str:
         """Ours, and the others' as so many times ours."""
         lines = [f"| | fxgrad | {' | '.join(COLUMNS)} |", f"|---|---:|{'---:|' * len(COLUMNS)}"]
@@ -95,7 +104,8 @@ class Benchmarks:
             ours = times[group.base].median
             others = [best(times, prefix) for prefix in COLUMNS.values()]
             cells = ["-" if other is None else ratio(other / ours) for other in others]
-            lines.append(f"| {work.says} | {shown(ours, group.unit)} | {' | '.join(cells)} |")
+            figure = shown(ours, group.unit).replace(" ", NO_BREAK)
+            lines.append(f"| {work.says} | {figure} | {' | '.join(cells)} |")
         legend = "Others' times and memory as multiples of fxgrad's; **bold**: less than fxgrad needs."
         return "\n".join([*lines, "", f"{legend} {self.about(work.group for work in works)}"])
 

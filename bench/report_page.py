@@ -7,7 +7,7 @@ The text of REPORT.md is bench/report_template.md, in which {{...}} stands for w
     {{e8!ratio_large}}       held or falsified
     {{table e8 ladder}}      a table; {{outcomes e8}}: predictions beside measurements; {{explanation e8}}: the explanation
     {{math | exp float32 [-10, 10] | fxgrad jit}}    a benchmark's: table | row | contender; `numpy / fxgrad jit` how many times
-    {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{remade}} {{import}} {{ulp}}   see below, and
+    {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{remade}} {{import}} {{ulp}} ...   see below, and
     {{peers}} {{comparison}}
     {{if e8:ratio_large < 2}} ... {{else}} ... {{end}}
 
@@ -130,6 +130,17 @@ class Report:
     def say_comparison(self) -> str:
         """The README's table."""
         return self.benchmarks.comparison()
+
+    def say_spread(self, table: str, who: str) -> str:
+        """Of all rows of a benchmark."""
+        return self.benchmarks.spread(table, who)
+
+    def say_explained(self) -> str:
+        """What fx.explain prints of the example in docs/explain.md."""
+        data = json.loads((self.docs / "explain.json").read_text())
+        where, threads = data["machine"], "one thread" if data["threads"] == 1 else f"{data['threads']} threads"
+        about = f"prints, on {threads} of an {where['processor']}, {where['date'].split()[0]} (`python -m bench.explained`),"
+        return f"{about}\n\n```\n{data['text']}\n```"
 
     def say_machine(self) -> str:
         machine, versions = self.result("e8").machine, self.result("e6").versions

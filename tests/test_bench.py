@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from bench import limits, report, run, timing
-from bench.__main__ import CASES, draw_all
+from bench.__main__ import CASES, draw_all, forget
 from bench.block import Problem
 from bench.cases import footprint, programs, startup
 from bench.peers import FXGRAD, JAX, Peers, difference, environment, leaves
@@ -143,6 +143,16 @@ def test_the_page_keeps_the_results_of_earlier_runs(tmp_path: Path) -> None:
     assert "up to 1.5 times its median" in page
     assert "25% busy before it began" in page
     assert "- A remark." in page
+
+
+def test_tables_that_are_no_more_go_and_what_others_keep_stays(tmp_path: Path) -> None:
+    report.write([group("old", 0.5), group("kept", 0.5)], WHERE, tmp_path)
+    for name in ("old.svg", "old_limit.svg", "kept.svg", "frontier.svg"):
+        (tmp_path / name).touch()
+    (tmp_path / "frontier.json").write_text("{}")
+    forget({"old"}, tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"README.md", "kept.json", "kept.svg", "frontier.json", "frontier.svg"}
+    assert (tmp_path / "README.md").read_text().count("## Title") == 1
 
 
 def test_a_busy_machine_is_noticed() -> None:

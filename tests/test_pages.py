@@ -67,3 +67,9 @@ def test_every_page_is_in_the_site() -> None:
     listed = set(re.findall(r":\s*([\w/]+\.md)$", (ROOT / "docs" / "theme" / "mkdocs.yml").read_text(), re.MULTILINE))
     there = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
     assert listed == there
+
+
+def test_the_map_names_every_module() -> None:
+    text = (ROOT / "docs" / "design.md").read_text()
+    modules = [p for p in (ROOT / "fxgrad").rglob("*.py") if p.name != "__init__.py" and "scipy" not in p.parts]
+    assert not [str(p.relative_to(ROOT)) for p in modules if f"`{p.name}`" not in text]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import fxgrad as fx
 from bench import everything, figures, report_page
 from bench.experiments import EXPERIMENTS
 from bench.peers_picture import peers_picture
@@ -48,7 +51,7 @@ def test_figures_in_pages_are_generated(page: Path, results: Report) -> None:
 def copied(tmp_path: Path) -> Path:
     for folder in ("experiments", "benchmarks"):
         shutil.copytree(DOCS / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.svg", "*.md"))
-    for name in ("numerics.json", "report.json"):
+    for name in ("numerics.json", "report.json", "explain.json"):
         shutil.copy(DOCS / name, tmp_path)
     return tmp_path
 
@@ -144,6 +147,27 @@ def test_a_benchmark_is_quoted_in_its_unit_or_as_a_ratio(results: Report) -> Non
     ours, numpy = times["fxgrad jit"].median, times["numpy"].median
     said = report(DOCS, "{{memory | n = 1e7 | fxgrad jit}}, {{memory | n = 1e7 | numpy / fxgrad jit}}").strip()
     assert said == f"{ours * 1e3:.3g} ms, {numpy / ours:.3g}x"
+
+
+def test_the_report_shown_in_explain_is_of_this_compiler() -> None:
+    """Its kernels and what its steps do; times are of the day it was made."""
+    page, stored = (DOCS / "explain.md").read_text(), json.loads((DOCS / "explain.json").read_text())["text"]
+    names: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("\nrng")[0], names)
+    avals = [fx.Aval(shape, "float32") for shape in ((512, 256), (256, 512), (512,))]
+    text = fx.jit(names["layer"]).lower(*avals).compile().as_text()
+    assert re.findall(r"^kernel .*?^}$", stored, re.MULTILINE | re.DOTALL) == text.split("\n\n")[:3]
+    does = [line.split("  (")[0].removeprefix("kernel: ") for line in text.split("\n") if line.startswith("kernel: ")]
+    assert re.findall(r"^ +does +(.*) \(K.*\)$", stored, re.MULTILINE) == does
+
+
+def test_a_whole_column_is_quoted_by_its_range(copied: Path) -> None:
+    path = copied / "benchmarks" / "loops.json"
+    data = json.loads(path.read_text())
+    for row, seconds in zip(data["group"]["rows"], (3.0, 1.0, 2.0), strict=True):
+        row["times"]["fxgrad jit"]["median"] = seconds
+    path.write_text(json.dumps(data))
+    assert report(copied, "{{spread loops fxgrad jit}}") == "1 s to 3 s, half of them at most 2 s\n"
 
 
 def test_the_table_of_peers_is_the_benchmarks(copied: Path) -> None:
