@@ -284,7 +284,7 @@ def _compile(
     def planner(flat: Program) -> Plan:
         return _planned(flat, fusion, donated, reuse)
 
-    return Executable(fitted(planner(flatten(program)), budget, planner, fusion and reuse))
+    return Executable(fitted(flatten(program), budget, planner, fusion and reuse, tuple(donated)))
 
 
 def _planned(flat: Program, fusion: bool, donated: Sequence[int], reuse: bool) -> Plan:
