@@ -183,16 +183,17 @@ def bind(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[A
 _KERNEL_DTYPES = frozenset(
     np.dtype(d) for d in ("bool", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 )
+_FLOAT_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
 
 def kernel_dtypes(avals: Sequence[Aval]) -> bool:
     """The kernel language has these dtypes (float16 and complex are computed by conversion, outside kernels)."""
-    return all(a.dtype in _KERNEL_DTYPES for a in avals)
+    return all([a.dtype in _KERNEL_DTYPES for a in avals])
 
 
 def float_kernels(avals: Sequence[Aval]) -> bool:
     """For bodies written for float32 and float64 only."""
-    return all(a.dtype in (np.float32, np.float64) for a in avals)
+    return all([a.dtype in _FLOAT_DTYPES for a in avals])
 
 
 def is_float(dtype: np.dtype) -> bool:
