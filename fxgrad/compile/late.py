@@ -73,6 +73,28 @@ def epochs(eqns: Sequence[Eqn]) -> list[int]:
     return out
 
 
+def _readers(eqns: Sequence[Eqn], found: Sequence[int]) -> dict[Atom, list[int]]:
+    """Where the values of later epochs are read."""
+    readers: dict[Atom, list[int]] = {v: [] for e, epoch in zip(eqns, found, strict=True) if epoch for v in e.outputs}
+    for i, e in enumerate(eqns):
+        if found[i]:
+            for a in e.inputs:
+                if a in readers:
+                    readers[a].append(i)
+    return readers
+
+
+def _roots(eqns: Sequence[Eqn]) -> dict[Var, Var]:
+    """What each view is a view of."""
+    root: dict[Var, Var] = {}
+    for e in eqns:
+        if e.prim is late or (e.prim.kind == "view" and len(e.inputs) == 1):
+            for x, v in zip(e.inputs, e.outputs, strict=True):
+                if type(x) is Var:
+                    root[v] = root.get(x, x)
+    return root
+
+
 def postponed(program: Program) -> Program:
     """The program with what depends on a `late` moved to its first reader, if no more bytes live longer for that than it makes.
 
@@ -82,17 +104,7 @@ def postponed(program: Program) -> Program:
     found = epochs(eqns)
     if not any(found):
         return program
-    readers: dict[Atom, list[int]] = {v: [] for e, epoch in zip(eqns, found, strict=True) if epoch for v in e.outputs}
-    root: dict[Var, Var] = {}
-    for i, e in enumerate(eqns):
-        if found[i]:
-            for a in e.inputs:
-                if a in readers:
-                    readers[a].append(i)
-        if e.prim is late or (e.prim.kind == "view" and len(e.inputs) == 1):
-            for x, v in zip(e.inputs, e.outputs, strict=True):
-                if type(x) is Var:
-                    root[v] = root.get(x, x)
+    readers, root = _readers(eqns, found), _roots(eqns)
     end = len(eqns)
     place = list(range(end))  # the equation that stays before which each one goes
     last = {root.get(o, o): end for o in program.outputs if type(o) is Var}  # of an array: where it is read last

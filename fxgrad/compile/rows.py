@@ -15,7 +15,6 @@ from fxgrad.compile.fuse import Task
 from fxgrad.compile.gathers import gather_in_rows
 from fxgrad.compile.layout import Layout
 from fxgrad.compile.passes import Rows, RowSpace
-from fxgrad.compile.schedule import reads_of
 from fxgrad.ir.types import Var
 
 __all__ = ["merge_rows"]
@@ -40,7 +39,7 @@ class _Merger:
         self.members: list[list[int]] = [[n] for n in range(len(tasks))]
         self.merged: set[int] = set()  # clusters of several
         self.spaces: list[RowSpace | None] = [None] * len(tasks)  # of each cluster with a reduction
-        self.reads = [reads_of(a, t.all_eqns) for t in tasks]
+        self.reads = [t.reads(a) for t in tasks]
         self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
         self.before = [{self.maker[v] for v in r if v in self.maker} for r in self.reads]
         # of each cluster: the clusters it needs (some by an older name), its operations, what it reads
@@ -126,9 +125,16 @@ class _Merger:
         if self.ops[p] + self.ops[n] > MAX_ROW_OPS or len(self.arrays[p] | self.arrays[n]) > MAX_ROW_READS:
             return False
         mine, other = self.members[p], self.members[n]
-        return all([self._fits(m, space) for m in (*mine, *other)]) and all(
-            self._meets(m, q, space) for x, y in ((mine, other), (other, mine)) for m in x for q in y if q in self.views[m]
-        )
+        for m in (*mine, *other):
+            if not self._fits(m, space):
+                return False
+        for x, y in ((mine, other), (other, mine)):
+            for m in x:
+                views = self.views[m]
+                for q in y:
+                    if q in views and not self._meets(m, q, space):
+                        return False
+        return True
 
     def _fits(self, m: int, space: RowSpace) -> bool:
         key = (m, space.shape, space.axes)

@@ -105,7 +105,7 @@ class Primitive:
         """What defines the operation on operands, and with results, of these types through other primitives, if anything does."""
         if self.kind == "expand":
             return self.expand
-        return self.parts if self.parts is not None and any(a.dtype.kind == "c" for a in avals) else None
+        return self.parts if self.parts is not None and any([a.dtype.kind == "c" for a in avals]) else None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         outs = bind(self, args, params)
