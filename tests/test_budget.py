@@ -220,6 +220,37 @@ def test_without_fusion_and_without_jit() -> None:
         same(fx.jit(step, memory_budget=0)(*ARGS), want)
 
 
+def test_another_size_takes_over_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a budget: the choice is made once, and then the plan without it is not even made, if it is sure to be worse."""
+    made: list[Any] = []
+    plan = lower._planned
+    monkeypatch.setattr(lower, "_planned", lambda *args: made.append(plan(*args)) or made[-1])
+
+    def layers(ws: Any, x: Any) -> Any:
+        for w in ws:
+            h = x @ w
+            x = (h * h + h) @ w.T
+        return fnp.sum(x)
+
+    def compiled_for(rows: int) -> Any:
+        made.clear()
+        ws = [np.ones((128, 256))] * 4
+        return lower._compile(fx.jit(fx.grad(layers)).lower(ws, np.ones((rows, 128))).program, True)
+
+    budgets._found.clear()
+    compiled_for(1 << 14)
+    assert len(made) > 2  # it has looked
+    quick = compiled_for(40000)
+    assert len(made) == 1 and "late" in str(quick.flat)
+    for found in budgets._found.values():
+        found.spaces.clear()
+    careful = compiled_for(40000)
+    assert len(made) == 2 and made[0].memory_analysis().temp_bytes > careful.memory_analysis().temp_bytes
+    assert quick.plan_text() == careful.plan_text() and quick.as_text() == careful.as_text()
+    assert "late" not in str(compiled_for(8).flat)  # too little work space for it to matter
+    assert len(made) == 1
+
+
 def lowest_of(program: Program) -> Program | None:
     """The program with the lowest plan, if that has something computed again."""
     plan = lower._planned(flatten(program), True, (), True)
@@ -245,9 +276,9 @@ def test_a_wrong_recomputation_would_be_seen(monkeypatch: pytest.MonkeyPatch) ->
     """Planted: where exp is computed again, it is expm1."""
     right = budgets._run_again
 
-    def wrong(graph: Any, group: Any, needed: Any, eqns: list[Eqn], env: Any) -> None:
+    def wrong(group: Any, needed: Any, eqns: list[Eqn], env: Any) -> None:
         n = len(eqns)
-        right(graph, group, needed, eqns, env)
+        right(group, needed, eqns, env)
         for i, e in enumerate(eqns[n:], n):
             if e.prim is transcendental.exp:
                 eqns[i] = Eqn(transcendental.expm1, e.inputs, e.params, e.outputs, e.source)

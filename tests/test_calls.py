@@ -27,6 +27,11 @@ def ones(*shape: int, k: float = 1) -> np.ndarray:
     return np.full(shape or (3,), k, np.float32)
 
 
+def deep(k: float = 1.0) -> dict:
+    """Four containers."""
+    return {"a": ones(k=k), "b": [ones(2), (ones(k=2 * k),)], "c": {"d": ones(k=k + 1)}}
+
+
 TREES = {
     "array": (ones(),),
     "several": (ones(), ones(k=2), ones(2, 2)),
@@ -40,6 +45,7 @@ TREES = {
     "default": (defaultdict(list, x=ones()),),
     "named": (Pair(ones(), Pair(ones(k=2), None)),),
     "registered": ([Layer(ones()), Layer(ones(k=2), "other")],),
+    "repeated": ([deep(k=i) for i in range(3)], {"a": deep(), "b": [deep(k=7)]}),
     "none": (None, ones()),
     "numbers": (ones(), 2.0, 3, True, np.float32(4), np.int64(5)),
     "only numbers": (2.0,),
@@ -96,6 +102,17 @@ def test_what_differs_goes_the_long_way(other: Any) -> None:
     assert found[1] == expected[1]
     assert_same_bits(found[0], expected[0])
     assert_same_bits(fx.tree.leaves(f(*usual)), fx.tree.leaves(want))
+
+
+def test_a_tree_that_is_there_often_is_taken_apart_by_one_function() -> None:
+    f, usual = fx.jit(double), ([deep(), deep(k=2)], deep(k=3))
+    for _ in range(3):
+        f(*usual)
+    assert f._quick(usual) is not _MISS
+    for wrong in ({**deep(), "c": {"e": ones()}}, {"a": ones()}, [deep()], {**deep(), "b": [ones(), ones()]}, ones()):
+        assert f._quick(([deep(), wrong], deep())) is _MISS
+        assert f._quick(([deep(), deep()], wrong)) is _MISS
+    assert f._quick(([deep(), {**deep(), "a": ones(4)}], deep())) is _MISS
 
 
 def test_layouts_that_need_a_copy() -> None:

@@ -176,6 +176,38 @@ def test_no_cycle_through_other_steps():
     same_bits_either_way(f, sample(32, 32), sample(32, 32, seed=1))
 
 
+def activation_backward(x, g, w, v):
+    """The gradient of tanh and the activation again, which only the product after it needs."""
+    t = fnp.tanh(x)
+    return g @ w * (1 - t * t) + x, fnp.swapaxes(t * x, 0, 1) @ v
+
+
+def test_what_is_computed_again_is_not_stored_for_another_map():
+    x, g, w, v = sample(40, 24), sample(40, 30, seed=1), sample(30, 24, seed=2), sample(40, 20, seed=3)
+    steps = same_bits_either_way(activation_backward, x, g, w, v).steps
+    (both,) = [launch for s in steps for launch in s.launches if "tanh" in launch.kernel.title]
+    assert len(both.writes) == 2 and len(both.reads) == 2
+
+
+def test_maps_stay_apart_if_something_has_to_run_between_them_or_reads_would_be_added():
+    def circle(x, w):
+        t = fnp.tanh(x)
+        return (t * x) @ w * t + x
+
+    def turned(x, w):
+        t = fnp.tanh(x)
+        return (x @ w) * (t * fnp.swapaxes(t, 0, 1)) + x, fnp.swapaxes(t * x, 0, 1) @ w
+
+    def more_to_read(x, w):
+        t = fnp.tanh(x + w)
+        return (x @ w) * t * t, t @ w, t
+
+    x, w = sample(30, 30), sample(30, 30, seed=1)
+    for f in (circle, turned, more_to_read):
+        kernels = [launch.kernel for s in same_bits_either_way(f, x, w).steps for launch in s.launches]
+        assert sum(k.form == "map" for k in kernels) == 2, f.__name__
+
+
 def test_long_rows_are_read_in_blocks():
     """A vector's reductions are split so that a team can share them, and share a pass; the bits are the tree's."""
     for n in (100_000, 8192 * 4, 8192 * 4 + 1):

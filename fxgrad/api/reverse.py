@@ -10,7 +10,8 @@ import numpy as np
 from fxgrad import errors, tree
 from fxgrad.api.arguments import Arguments, argnums_of, cotangents, require_float, require_pair
 from fxgrad.api.wrapping import wraps
-from fxgrad.ir.program import Program
+from fxgrad.ir.program import Eqn, Program, dce
+from fxgrad.ir.types import Lit, Var
 from fxgrad.primitives.base import instantiate, is_float
 from fxgrad.runtime.stale import Guarded
 from fxgrad.trace.function import Traced, aval_of_leaf, canonical, name_of, trace_function
@@ -150,20 +151,33 @@ def _gradient_program(program: Program, captured: int, with_value: bool) -> Prog
     """(*captures, *inputs) -> ([value,] *aux, *gradients), forward and backward in one program."""
     mask = [i >= captured for i in range(len(program.inputs))]
     n_out, wanted = len(program.outputs), program.inputs[captured:]
-
-    def body(*values: Any) -> list[Any]:
-        halves = linearize_program(program, mask)
-        outs = inline(halves.known, values)
-        rest = outs[0 if with_value else 1 : n_out]
-        if not halves.unknown_out[0]:
-            return rest + [instantiate(None, v.aval) for v in wanted]
+    halves = linearize_program(program, mask)
+    known = halves.known
+    rest = known.outputs[0 if with_value else 1 : n_out]
+    gradients: list[Any] = [None] * len(wanted)
+    eqns = list(known.eqns)
+    if halves.unknown_out[0]:
         moving = [i for i, u in enumerate(halves.unknown_out) if u]
         backward, in_nonzero = later_cotangents(halves.later, len(halves.residuals), [i == 0 for i in moving])
-        one = program.outputs[0].aval.dtype.type(1)
-        found = iter(inline(backward, [*residuals_of(halves, values, outs), one]))
-        return rest + [next(found) if nz else instantiate(None, v.aval) for nz, v in zip(in_nonzero, wanted, strict=True)]
+        one = Lit(program.outputs[0].aval.dtype.type(1))
+        given = dict(zip(backward.inputs, [*residuals_of(halves, known.inputs, known.outputs), one], strict=True))
+        eqns += [
+            Eqn(e.prim, [given.get(a, a) if type(a) is Var else a for a in e.inputs], e.params, e.outputs, e.source)
+            for e in backward.eqns
+        ]
+        found = iter([given.get(o, o) if type(o) is Var else o for o in backward.outputs])
+        gradients = [next(found) if nz else None for nz in in_nonzero]
+    joined = Program(known.inputs, eqns, [*rest, *[g for g in gradients if g is not None]], (), program.name)
+    if None not in gradients:
+        return dce(joined)
 
-    return build(program.in_avals, body, program.name)
+    def with_zeros(*values: Any) -> list[Any]:
+        outs = inline(joined, values)
+        moved = iter(outs[len(rest) :])
+        zeros = [instantiate(None, v.aval) if g is None else next(moved) for g, v in zip(gradients, wanted, strict=True)]
+        return outs[: len(rest)] + zeros
+
+    return build(program.in_avals, with_zeros, program.name)
 
 
 def vjp(f: F, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:

@@ -61,8 +61,8 @@ class Analysis:
         for i, e in enumerate(self.eqns):
             if i in passed:
                 continue
-            for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
-                if a in self.producer:
+            for a in dict.fromkeys(e.inputs) if len(e.inputs) > 1 else e.inputs:
+                if type(a) is Var and a in self.producer:
                     self.consumers[self.producer[a]].append(i)
         self.spaces = [self._space(i) for i in range(len(self.eqns))]
         self._operands: dict[int, list[tuple[int | None, Var | None]]] = {}
@@ -72,10 +72,11 @@ class Analysis:
 
     def _meeting_scalars(self, eqn: Eqn) -> Eqn:
         """A map equation meets scalars as they are: those broadcast to its shape are taken from before the broadcast."""
-        if eqn.prim.kind != "map" or not any(type(x) is Var and x in self.views for x in eqn.inputs):
+        views = self.views
+        if eqn.prim.kind != "map" or not any([type(x) is Var and x in views for x in eqn.inputs]):
             return eqn
         roots = [self.root(x) for x in eqn.inputs]
-        if all([root.aval.shape or x is root for x, root in zip(eqn.inputs, roots, strict=True)]):
+        if all([x is root or root.aval.shape for x, root in zip(eqn.inputs, roots, strict=True)]):
             return eqn
         inputs = [x if root.aval.shape else root for x, root in zip(eqn.inputs, roots, strict=True)]
         return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
@@ -92,16 +93,19 @@ class Analysis:
 
     def _turned(self) -> dict[int, tuple[Var, Layout]]:
         """For each product that only transposes read: the result of the last of them, and the product as a view of it."""
-        users: dict[Var, list[int]] = {}
+        products = [v for e in self.eqns if e.prim.name in ("dot", "conv") for v in e.outputs]
+        users: dict[Any, list[int]] = {v: [] for v in products}
         for i, e in enumerate(self.eqns):
+            if e.prim.name == "transpose":  # a chain of these may follow a product
+                users[e.outputs[0]] = []
             for x in e.inputs:
-                if type(x) is Var:
-                    users.setdefault(x, []).append(i)
+                if x in users:
+                    users[x].append(i)
         kept, found = set(self.program.outputs), {}
         for i, e in enumerate(self.eqns):
             perms: list[tuple[int, ...]] = []
             v = e.outputs[0]
-            while e.prim.name in ("dot", "conv") and v not in kept and len(readers := users.get(v, [])) == 1:
+            while e.prim.name in ("dot", "conv") and v not in kept and len(readers := users[v]) == 1:
                 if self.eqns[readers[0]].prim.name != "transpose":
                     break
                 perms.append(self.eqns[readers[0]].params["perm"])

@@ -8,7 +8,8 @@ in its place). Sizes and costs are estimates for choosing; whether a choice fits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,23 +40,52 @@ _PARTS = (0.8, 0.6, 0.5, 0.4, 0.3, 0.27)  # of the bytes that wait for later rea
 _GAIN = 0.01  # of the work space, for each further step
 
 Planner = Callable[[Program], "Plan"]
-_found: dict[tuple, tuple[int, Choice | None]] = {}  # by form: where to look, and what to compute again without a budget
+
+
+class _Found(NamedTuple):
+    """What was found for a program without a budget: where to look, what to compute again.
+
+    And the work space without that, for each tuple of donated inputs.
+    """
+
+    middle: int
+    choice: Choice | None
+    spaces: dict[tuple[int, ...], list[_Span]]
+
+
+class _Span(NamedTuple):
+    """The first and last step of a value in the work space, and a number times the bytes of a variable, its size."""
+
+    birth: int
+    death: int
+    times: float
+    variable: int
+
+
+_found: dict[tuple, _Found] = {}  # by form
 on_clear(_found.clear)
 
 
-def fitted(plan: Plan, budget: int | None, planner: Planner, thrift: bool = True) -> Plan:
-    """The plan, or one of a program that computes the same with some equations run again, whose peak is within the budget.
+def fitted(
+    flat: Program, budget: int | None, planner: Planner, thrift: bool = True, donated: tuple[int, ...] = ()
+) -> Plan:  # fmt: skip
+    """A plan of the program, or of one that computes the same with some equations run again, whose peak is within the budget.
 
-    `thrift`: what costs almost nothing is computed again in any case, if that saves work space.
+    `thrift`: what costs almost nothing is computed again in any case, if that saves work space. `donated`: numbers of inputs
+    whose memory the planner's plans may use.
 
     Raises:
         FxValueError: no plan is within the budget; the message says how low it can go.
     """
+    thrift = thrift and len(flat.eqns) <= _SHORT
+    if thrift and budget is None and _found and (known := _as_before(flat, planner, donated)) is not None:
+        return known
+    plan = planner(flat)
     sizes, least = plan.memory_analysis(), _peak(plan)
-    thrift = thrift and sizes.temp_bytes >= _LARGE and len(plan.flat.eqns) <= _SHORT
+    thrift = thrift and sizes.temp_bytes >= _LARGE
     if not thrift and (budget is None or least <= budget):
         return plan
-    frugal = _thrifty(plan, planner) if thrift else plan
+    frugal = _thrifty(plan, planner, donated) if thrift else plan
     if budget is None or _peak(frugal) <= budget:
         return frugal
     search = _Search(plan, planner)
@@ -78,7 +108,19 @@ def fitted(plan: Plan, budget: int | None, planner: Planner, thrift: bool = True
     )
 
 
-def _thrifty(plan: Plan, planner: Planner) -> Plan:
+def _as_before(flat: Program, planner: Planner, donated: tuple[int, ...]) -> Plan | None:
+    """The plan that computes again what one of another size of this program does, if it is sure to need less work space for that.
+
+    That is read off the values which were alive together in the plan without it, at their sizes now: a plan less to make.
+    """
+    known = _found.get(_form(flat))
+    if known is None or known.choice is None or (least := _alive(known.spaces.get(donated, ()), flat)) < _LARGE:
+        return None
+    frugal = planner(rewritten(flat, known.middle, known.choice))
+    return frugal if frugal.memory_analysis().temp_bytes < least else None
+
+
+def _thrifty(plan: Plan, planner: Planner, donated: tuple[int, ...]) -> Plan:
     """The plan, or one with less work space that computes again what costs almost nothing: activations, say, from their inputs.
 
     Moving less memory makes up for it, about: what is computed again was not stored and is not read. A program that differs from
@@ -87,12 +129,39 @@ def _thrifty(plan: Plan, planner: Planner) -> Plan:
     form = _form(plan.flat)
     if form not in _found:
         search = _Search(plan, planner)
-        _found[form] = search.middle, _cheap(search)
-    middle, choice = _found[form]
+        _found[form] = _Found(search.middle, _cheap(search), {})
+    middle, choice, spaces = _found[form]
+    spaces[donated] = _spans(plan)
     if choice is None:
         return plan
-    frugal = planner(rewritten(plan.flat, middle, _graph(plan, middle), choice))
+    frugal = planner(rewritten(plan.flat, middle, choice))
     return min(plan, frugal, key=lambda p: p.memory_analysis().temp_bytes)
+
+
+def _variables(program: Program) -> list[Var]:
+    return [*program.inputs, *(v for e in program.eqns for v in e.outputs)]
+
+
+def _spans(plan: Plan) -> list[_Span]:
+    """The work space of a plan; what only the compiler made there (a copy, say) grows with what the step that makes it reads."""
+    number = {v: i for i, v in enumerate(_variables(plan.flat))}
+    places, found = plan.memory.places, {}
+    for v, life in plan.memory.lives.items():
+        like = next((x for x in (v, *plan.steps[life[0]].reads) if x in number and x.aval.nbytes), None)
+        if like is not None:  # values of one life and place are one after the other in the same memory
+            found[(*life, places[v].offset)] = _Span(*life, v.aval.nbytes / like.aval.nbytes, number[like])
+    return list(found.values())
+
+
+def _alive(space: Sequence[_Span], flat: Program) -> int:
+    """Bytes of this work space that are in use at one time, at most."""
+    variables = _variables(flat)
+    change = [0] * (max([s.death for s in space], default=0) + 2)
+    for birth, death, times, variable in space:
+        size = int(times * variables[variable].aval.nbytes)
+        change[birth] += size
+        change[death + 1] -= size
+    return max(accumulate(change))
 
 
 def _cheap(search: _Search) -> Choice | None:
@@ -138,7 +207,7 @@ class _Search:
     def planned(self, choice: Choice) -> Plan:
         """The plan of a choice."""
         if choice.again not in self._plans:
-            self._plans[choice.again] = self.planner(rewritten(self.flat, self.middle, self.graph, choice))
+            self._plans[choice.again] = self.planner(rewritten(self.flat, self.middle, choice))
         return self._plans[choice.again]
 
     def cheapest(self, budget: int) -> Plan | None:
@@ -215,24 +284,25 @@ def _graph(plan: Plan, middle: int) -> Graph:
     return Graph(early, needed, free, cost, size, root)
 
 
-def rewritten(flat: Program, middle: int, graph: Graph, choice: Choice) -> Program:
+def rewritten(flat: Program, middle: int, choice: Choice) -> Program:
     """The program with the chosen equations run again after `middle`, segment by segment, before the first reader of each."""
     early, rest = flat.eqns[: middle + 1], flat.eqns[middle + 1 :]
+    maker = {v: i for i, e in enumerate(early) for v in e.outputs}
+    needed = list(dict.fromkeys(x for e in rest for x in e.inputs if type(x) is Var and x in maker))
     segment = np.repeat(np.arange(len(choice.ends)), np.diff([0, *choice.ends])).tolist()
-    groups: dict[int, list[int]] = {}
+    groups: dict[int, list[Eqn]] = {}
     for i in sorted(choice.again):
-        groups.setdefault(segment[i], []).append(i)
-    touched = {s for s, group in groups.items() if any(graph.cost[i] for i in group)}
+        groups.setdefault(segment[i], []).append(early[i])
     eqns: list[Eqn] = list(early)
     env: dict[Var, Atom] = {}  # what late readers find in place of a value
     done: set[int] = set()
     for e in rest:
         for x in e.inputs:
-            if type(x) is not Var or x not in graph.maker or (s := segment[i := graph.maker[x]]) not in touched or s in done:
+            if type(x) is not Var or x not in maker or (s := segment[i := maker[x]]) not in choice.working or s in done:
                 continue
             if i in choice.again:
                 done.add(s)
-                _run_again(graph, groups[s], [v for v in graph.needed if segment[graph.maker[v]] == s], eqns, env)
+                _run_again(groups[s], [v for v in needed if segment[maker[v]] == s], eqns, env)
             elif x not in env:  # kept: what is computed again may wait
                 env[x] = behind([x], eqns, e.source)[0]
         inputs = [env.get(x, x) if type(x) is Var else x for x in e.inputs]
@@ -240,14 +310,13 @@ def rewritten(flat: Program, middle: int, graph: Graph, choice: Choice) -> Progr
     return postponed(dce(Program(flat.inputs, eqns, flat.outputs, (), flat.name)))
 
 
-def _run_again(graph: Graph, group: Sequence[int], needed: Sequence[Var], eqns: list[Eqn], env: dict[Var, Atom]) -> None:
+def _run_again(group: Sequence[Eqn], needed: Sequence[Var], eqns: list[Eqn], env: dict[Var, Atom]) -> None:
     """Append these equations once more, behind a `late` of all they read and of what is kept."""
-    made = {v for i in group for v in graph.eqns[i].outputs}
-    read = [x for i in group for x in graph.eqns[i].inputs if type(x) is Var]
+    made = {v for e in group for v in e.outputs}
+    read = [x for e in group for x in e.inputs if type(x) is Var]
     outside = [v for v in dict.fromkeys([*read, *needed]) if v not in made]
-    local: dict[Var, Atom] = dict(zip(outside, behind(outside, eqns, graph.eqns[group[0]].source), strict=True))
-    for i in group:
-        e = graph.eqns[i]
+    local: dict[Var, Atom] = dict(zip(outside, behind(outside, eqns, group[0].source), strict=True))
+    for e in group:
         outs = [Var(v.aval) for v in e.outputs]
         eqns.append(Eqn(e.prim, [local.get(x, x) if type(x) is Var else x for x in e.inputs], e.params, outs, e.source))
         local.update(zip(e.outputs, outs, strict=True))

@@ -53,11 +53,12 @@ class Donating:
         names = self.reusing.source.arguments
         results = [f"y{i}" for i in range(len(self.plain.flat.outputs))]
         lines = [f"def run({parameters}):", *(f"    {x}" for x in head)]
-        for i, (name, aval) in enumerate(zip(names, self._avals, strict=True)):
-            kind = f"type({name}) is not ndarray or {name}.dtype is not dtype{i} or {name}.shape != {aval.shape}"
-            lines.append(f"    if {kind}: {unfit}")
+        # No line for each argument: Python takes 10 KB to compile one, and a training step has hundreds.
+        unlike = "type(x) is not ndarray or x.dtype is not d or x.shape != s"
+        lines += [f"    for x, d, s in zip(({', '.join([*names, ''])}), dtypes, shapes):", f"        if {unlike}: {unfit}"]
         lines += [f"    {', '.join(results)}, = call({', '.join(names)})", f"    return {answer([*results])}"]
-        known = {"call": self.__call__, "ndarray": np.ndarray, **{f"dtype{i}": v.dtype for i, v in enumerate(self._avals)}}
+        dtypes, shapes = [v.dtype for v in self._avals], [v.shape for v in self._avals]
+        known = {"call": self.__call__, "ndarray": np.ndarray, "dtypes": dtypes, "shapes": shapes}
         space = {**scope, **known}
         exec(compile("\n".join(lines), f"<fxgrad {self.plain.flat.name}>", "exec"), space)
         return space["run"]

@@ -54,6 +54,13 @@ class Task:
         self.gathers: list[Eqn] = []  # those that read at computed places
         self.pieces: list[Eqn] = []  # those of the equations whose results are taken from operands piece by piece
         self.why: list[str] = []
+        self._reads: dict[Var, None] | None = None
+
+    def reads(self, a: Analysis) -> dict[Var, None]:
+        """Stored arrays it reads; to be asked for when its equations are settled."""
+        if self._reads is None:
+            self._reads = reads_of(a, self.all_eqns)
+        return self._reads
 
     @property
     def joins(self) -> bool:
@@ -299,7 +306,7 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
     """A small map kernel over a reduction's result, its only reader, is done before the result is stored."""
     readers: dict[Var, list[Task]] = {}
     for t in tasks:
-        for v in reads_of(a, t.all_eqns):
+        for v in t.reads(a):
             readers.setdefault(v, []).append(t)
     gone: set[int] = set()
     for t in tasks:
@@ -314,6 +321,6 @@ def _absorb_epilogues(a: Analysis, tasks: list[Task], placed: Placement) -> list
             continue
         plain = all(x is v or a.root(x) is not v for e in m.eqns for x in e.inputs)
         if m.shape == v.aval.shape and len(m.stored) == 1 and len(m.eqns) <= _MAX_EPILOGUE and plain and id(m) not in gone:
-            t.epilogue, t.stored, t.why, t.order = m.eqns, m.stored, m.why, m.order
+            t.epilogue, t.stored, t.why, t.order, t._reads = m.eqns, m.stored, m.why, m.order, None
             gone.add(id(m))
     return [t for t in tasks if id(t) not in gone]

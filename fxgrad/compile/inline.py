@@ -53,6 +53,11 @@ def _expanded(program: Program) -> Program:
     return Program(program.inputs, eqns, outputs, program.consts, program.name)
 
 
+def _may_stand_for(eqn: Eqn) -> bool:
+    """Whether an equation is worth asking for the program it stands for."""
+    return eqn.prim.kind in ("call", "expand") or eqn.prim.parts is not None
+
+
 def _inner(eqn: Eqn) -> Program | None:
     """The program an equation stands for, if it is to be merged."""
     if eqn.prim.kind == "call" and eqn.prim.name in _INLINED:
@@ -112,7 +117,7 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
                 part = _spread(part, eqn, eqns)
             env[eqn.outputs[0]] = part
             continue
-        inner = _inner(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs))
+        inner = _inner(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs)) if _may_stand_for(eqn) else None
         if inner is not None:
             if is_late(eqn):
                 inputs = behind(inputs, eqns, eqn.source)
@@ -120,8 +125,10 @@ def _merge(region: Program, args: list[Atom], eqns: list[Eqn]) -> list[Atom]:
             # an expansion is traced once for all its uses: its equations come from the line of the one they stand for
             stack.append(start(_simplified(inner), inputs, line or (None if eqn.prim.kind == "call" else eqn.source)))
             continue
-        outs = [Var(v.aval) for v in eqn.outputs]
-        env.update(zip(eqn.outputs, outs, strict=True))
+        outs = []
+        for v in eqn.outputs:
+            env[v] = fresh = Var(v.aval)
+            outs.append(fresh)
         if eqn.prim.name == "iota" and is_drawn_out(eqn):
             eqns += _ramp(eqn, outs[0])
             continue

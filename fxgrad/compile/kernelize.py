@@ -23,7 +23,7 @@ from fxgrad.compile.layout import (
     row_plan,
     split_plans,
 )
-from fxgrad.compile.passes import Input, Rows, RowSpace
+from fxgrad.compile.passes import Input, Rows, RowSpace, sorted_params
 from fxgrad.compile.pieces import Box, Chosen, boxes, settled, within
 from fxgrad.compile.tape import Tape
 from fxgrad.compile.updates import Update, is_update, outside
@@ -143,7 +143,7 @@ class Values:
             args = self._gather_args(e) if e.prim.name == "gather" else tuple(map(self.ref, e.inputs))
             if e.prim.name == "gather":
                 e = Eqn(e.prim, e.inputs, {}, e.outputs)
-            out.append(Op(e.prim, tuple(sorted(e.params.items())), args, e.outputs[0].aval.dtype))
+            out.append(Op(e.prim, sorted_params(e), args, e.outputs[0].aval.dtype))
             self.number[e.outputs[0]] = start + len(out) - 1
         return out
 
@@ -205,7 +205,7 @@ class Values:
 
 
 def flops_of(eqns: Sequence[Eqn], size: int) -> int:
-    return sum(1 if e.prim.cheap else 20 for e in eqns) * size
+    return sum([1 if e.prim.cheap else 20 for e in eqns]) * size
 
 
 def operands_of(avals: Sequence[Aval], modes: Sequence[str]) -> list[Operand]:
@@ -282,7 +282,8 @@ def row_launches(rows: Rows) -> list[Launch]:
     moved, gathers = rows.moves()
     kernel = Kernel("cols" if columns else "row", operands[:n], (), results, operands[n:], rows.stages, moved)
     written = sum(v.aval.nbytes for v in (*rows.full, *rows.ends))
-    read = sum(_touched(x, (*space.rows, space.n)) for x in rows.inputs)
+    sizes = (*space.rows, space.n)
+    read = sum([_touched(x, sizes) for x in rows.inputs])
     flops = sum(flops_of([e], e.inputs[0].aval.size if e.prim.kind == "reduce" else v.aval.size) for v, e in rows.maker.items())
     whole = coded(Launch(kernel, plan, roots, [*rows.full, *rows.ends], read, written, flops), gathers)
     if columns or not kernel.splits or space.count >= _MANY_ROWS or space.n < 2 * reduction_block(kernel.folds[0].dtype):
@@ -309,8 +310,11 @@ def _split(rows: Rows, whole: Launch, places: Sequence[Place], work: float) -> l
 
 def _touched(x: Input, sizes: Ints) -> int:
     """Bytes of an operand that are read, each counted once."""
-    walks = [x.strides, *(i.strides for i, _, _ in x.indices)]
-    moving = math.prod(n for d, n in enumerate(sizes) if x.by is not None or any(w[d] for w in walks))
+    if x.by is not None:
+        moving = math.prod(sizes)
+    else:
+        walks = [x.strides, *[i.strides for i, _, _ in x.indices]]
+        moving = math.prod([n for n, steps in zip(sizes, zip(*walks, strict=True), strict=True) if any(steps)])
     return min(moving, x.root.aval.size) * x.root.aval.dtype.itemsize
 
 

@@ -60,15 +60,39 @@ def behind(atoms: Sequence[Atom], eqns: list[Eqn], source: Any = None) -> list[A
 
 def epochs(eqns: Sequence[Eqn]) -> list[int]:
     """The epoch of every equation: 0, or the position of the last `late` that it depends on, counted from 1."""
-    if not any(e.prim is late for e in eqns):
-        return [0] * len(eqns)
-    of: dict[Var, int] = {}
-    out = []
+    of: dict[Var, int] = {}  # of values that are not of the first one
+    out = [0] * len(eqns)
     for i, e in enumerate(eqns):
-        epoch = i + 1 if e.prim is late else max([of.get(a, 0) for a in e.inputs if type(a) is Var], default=0)
-        of.update((v, epoch) for v in e.outputs)
-        out.append(epoch)
+        if e.prim is late:
+            out[i] = i + 1
+        elif of:
+            out[i] = max([of[a] for a in e.inputs if type(a) is Var and a in of], default=0)
+        if out[i]:
+            for v in e.outputs:
+                of[v] = out[i]
     return out
+
+
+def _readers(eqns: Sequence[Eqn], found: Sequence[int]) -> dict[Atom, list[int]]:
+    """Where the values of later epochs are read."""
+    readers: dict[Atom, list[int]] = {v: [] for e, epoch in zip(eqns, found, strict=True) if epoch for v in e.outputs}
+    for i, e in enumerate(eqns):
+        if found[i]:
+            for a in e.inputs:
+                if a in readers:
+                    readers[a].append(i)
+    return readers
+
+
+def _roots(eqns: Sequence[Eqn]) -> dict[Var, Var]:
+    """What each view is a view of."""
+    root: dict[Var, Var] = {}
+    for e in eqns:
+        if e.prim is late or (e.prim.kind == "view" and len(e.inputs) == 1):
+            for x, v in zip(e.inputs, e.outputs, strict=True):
+                if type(x) is Var:
+                    root[v] = root.get(x, x)
+    return root
 
 
 def postponed(program: Program) -> Program:
@@ -80,15 +104,7 @@ def postponed(program: Program) -> Program:
     found = epochs(eqns)
     if not any(found):
         return program
-    readers: dict[Var, list[int]] = {}
-    root: dict[Var, Var] = {}
-    for i, e in enumerate(eqns):
-        for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
-            readers.setdefault(a, []).append(i)
-        if e.prim is late or (e.prim.kind == "view" and len(e.inputs) == 1):
-            for x, v in zip(e.inputs, e.outputs, strict=True):
-                if type(x) is Var:
-                    root[v] = root.get(x, x)
+    readers, root = _readers(eqns, found), _roots(eqns)
     end = len(eqns)
     place = list(range(end))  # the equation that stays before which each one goes
     last = {root.get(o, o): end for o in program.outputs if type(o) is Var}  # of an array: where it is read last
@@ -97,12 +113,13 @@ def postponed(program: Program) -> Program:
     for i in range(end - 1, -1, -1):
         e = eqns[i]
         arrays = {root.get(a, a) for a in e.inputs if type(a) is Var}
-        if found[i] and e.prim is not late and not any(v in last and last[v] == end for v in e.outputs):
-            first = min([place[c] for v in e.outputs for c in readers.get(v, ())], default=i)
-            longer = sum(a.aval.nbytes for a in arrays if last.get(a, i) < first)
-            if longer <= sum(v.aval.nbytes for v in e.outputs):
+        if found[i] and e.prim is not late and not any([v in last and last[v] == end for v in e.outputs]):
+            first = min([place[c] for v in e.outputs for c in readers[v]], default=i)
+            longer = sum([a.aval.nbytes for a in arrays if last.get(a, i) < first])
+            if longer <= sum([v.aval.nbytes for v in e.outputs]):
                 place[i] = first
         for a in arrays:
-            last[a] = max(last.get(a, 0), place[i])
+            if last.get(a, -1) < place[i]:
+                last[a] = place[i]
     order = sorted(range(end), key=lambda i: (place[i], i))
     return Program(program.inputs, [eqns[i] for i in order], program.outputs, program.consts, program.name)

@@ -34,7 +34,7 @@ class Layout(NamedTuple):
     offset: int = 0
 
     def transposed(self, perm: Ints) -> Layout:
-        return Layout(tuple(self.shape[p] for p in perm), tuple(self.strides[p] for p in perm), self.offset)
+        return Layout(tuple([self.shape[p] for p in perm]), tuple([self.strides[p] for p in perm]), self.offset)
 
 
 class Along(NamedTuple):
@@ -306,16 +306,15 @@ def across(rows: Ints, n: int, places: Sequence[Place], lanes: int) -> bool:
 
 
 def _read_cost(stride: int, itemsize: int) -> float:
-    mode = mode_of(stride, itemsize)
-    return 1.0 if mode == "unit" else 0.1 if mode == "splat" else _GATHER if abs(stride) <= 64 else _FAR_GATHER
+    return 1.0 if stride == itemsize else 0.1 if stride == 0 else _GATHER if abs(stride) <= 64 else _FAR_GATHER
 
 
 def _rows_cost(n: int, sizes: Ints, steps: Sequence[int], reads: Sequence[Place], lanes: int) -> float:
-    turn = sum(_read_cost(step, p.itemsize) for step, p in zip(steps, reads, strict=True))
+    turn = sum([_read_cost(step, p.itemsize) for step, p in zip(steps, reads, strict=True)])
     return math.prod(sizes) * (-(-n // lanes) * turn + _ROW)
 
 
 def _cols_cost(n: int, sizes: Ints, steps: Sequence[int], strides: Sequence[Ints], reads: Sequence[Place], lanes: int) -> float:
     columns = -(-sizes[-1] // lanes)
-    turn = sum(_read_cost(s[-1], p.itemsize) for s, p in zip(strides, reads, strict=False)) + _SCRATCH_TURN
+    turn = sum([_read_cost(s[-1], p.itemsize) for s, p in zip(strides, reads, strict=False)]) + _SCRATCH_TURN
     return math.prod(sizes[:-1]) * (n * (columns * turn + 3) + min(n, 32) * columns)

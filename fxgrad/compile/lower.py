@@ -61,8 +61,8 @@ class Step:
         self.value: Any = None  # of a fill; None: there are no elements
         self.offset = 0  # of a copy: bytes into what it reads
         self.equations: list[int] = []  # what it computes: places in the flat program
-        self.bytes_read = sum(v.aval.nbytes for v in dict.fromkeys(reads))
-        self.bytes_written = sum(v.aval.nbytes for v in writes)
+        self.bytes_read = sum([v.aval.nbytes for v in dict.fromkeys(reads)])
+        self.bytes_written = sum([v.aval.nbytes for v in writes])
         self.flops = 0
 
     @property
@@ -284,7 +284,7 @@ def _compile(
     def planner(flat: Program) -> Plan:
         return _planned(flat, fusion, donated, reuse)
 
-    return Executable(fitted(planner(flatten(program)), budget, planner, fusion and reuse))
+    return Executable(fitted(flatten(program), budget, planner, fusion and reuse, tuple(donated)))
 
 
 def _planned(flat: Program, fusion: bool, donated: Sequence[int], reuse: bool) -> Plan:
@@ -311,8 +311,9 @@ def lowered(
             if u.base in foreign:
                 u.over = u.aside = False
         made = _steps(a, task)
+        equations = sorted([a.producer[e.outputs[0]] for e in task.all_eqns if e.outputs])
         for step in made:
-            step.equations = sorted(a.producer[e.outputs[0]] for e in task.all_eqns if e.outputs)
+            step.equations = equations
             if step.kind == "host":
                 foreign.update(step.writes)
         steps += made

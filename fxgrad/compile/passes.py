@@ -13,9 +13,9 @@ from fxgrad.compile.gathers import RowGather, gather_in_rows
 from fxgrad.compile.layout import Along, Layout, Place, apply_view, collapse, contiguous, element_dtype, row_place
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Lit, Var
-from fxgrad.kernels.spec import PACK_DIMS, Fold, Moved, Op, Stage, cost, lanes_of_reduction
+from fxgrad.kernels.spec import PACK_DIMS, Fold, Moved, Op, Params, Stage, cost, lanes_of_reduction
 
-__all__ = ["Input", "RowSpace", "Rows"]
+__all__ = ["Input", "RowSpace", "Rows", "sorted_params"]
 
 Ints = tuple[int, ...]
 _NEAR = 32  # bytes between neighbours up to which a walk along rows is worth more than a copy in order
@@ -111,6 +111,11 @@ class RowSpace:
         return all(n == 1 or s == t for n, s, t in zip((*self.rows, self.n), strides, target, strict=True))
 
 
+def sorted_params(e: Eqn) -> Params:
+    """An equation's parameters as those of an operation."""
+    return tuple(sorted(e.params.items())) if e.params else ()
+
+
 class Rows:
     """A row kernel of equations in order: operands, stages, and where each stored value is.
 
@@ -188,8 +193,7 @@ class Rows:
 
     def _date(self, v: Var, e: Eqn) -> None:
         """The first pass that can compute a full value; the first that can use a row's one."""
-        made = [x for x in self.args[v] if type(x) is Var]
-        first = max((self.stage[x] for x in made), default=0)
+        first = max([self.stage[x] for x in self.args[v] if type(x) is Var], default=0)
         if e.prim.kind == "reduce":
             lanes = self._lanes(v)
             while first < len(self.folds) and any(self._lanes(u) != lanes for u in self.folds[first]):
@@ -197,7 +201,7 @@ class Rows:
             self.folds += [[] for _ in range(first + 1 - len(self.folds))]
             self.folds[first].append(v)
             first += 1
-        elif self.kinds[v] == "full":
+        elif self.keep and self.kinds[v] == "full":
             self.again[v] = {v: cost(e.prim)}
             for x in self.args[v]:
                 if self._is_full(x):
@@ -271,15 +275,15 @@ class Rows:
         return stages
 
     def _ref(self, x: Any, local: dict[Var, int]) -> int | Lit:
-        return x if isinstance(x, Lit) else local[x] if isinstance(x, Var) else self.inputs[x]
+        return local[x] if type(x) is Var else x if type(x) is Lit else self.inputs[x]
 
     def _op(self, v: Var, local: dict[Var, int]) -> Op:
         e = self.maker[v]
-        args = tuple(self._ref(x, local) for x in self.args[v])
+        args = tuple([self._ref(x, local) for x in self.args[v]])
         if v in self.gathers:
             self.read.append(e)
             return Op(e.prim, (), args, v.aval.dtype)
-        return Op(e.prim, tuple(sorted(e.params.items())), args, v.aval.dtype)
+        return Op(e.prim, sorted_params(e), args, v.aval.dtype)
 
     def _fold(self, v: Var, local: dict[Var, int]) -> Fold:
         (x,) = self.args[v]

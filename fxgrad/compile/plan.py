@@ -249,33 +249,36 @@ def _offsets(chains: Sequence[_Chain], reuse: bool) -> tuple[list[int], int]:
     def by_both(i: int) -> tuple[float, ...]:
         return -sizes[i] * math.sqrt(lives[i]), chains[i].birth
 
-    best = _laid_out(sorted(range(count), key=by_size), sizes, births, deaths, reuse)
-    for key in (by_class, by_both) if reuse and best[1] >= _LARGE and count <= _FEW else ():
-        best = min(best, _laid_out(sorted(range(count), key=key), sizes, births, deaths, reuse), key=lambda found: found[1])
+    def beside(i: int) -> list[int]:
+        """The chains that are there at some time when chain i is."""
+        return np.flatnonzero((births <= deaths[i]) & (births[i] <= deaths)).tolist() if reuse else list(range(count))
+
+    if count > _FEW:
+        return _laid_out(sorted(range(count), key=by_size), sizes, beside)
+    neighbours = [beside(i) for i in range(count)]
+    best = _laid_out(sorted(range(count), key=by_size), sizes, neighbours.__getitem__)
+    for key in (by_class, by_both) if reuse and best[1] >= _LARGE else ():
+        best = min(best, _laid_out(sorted(range(count), key=key), sizes, neighbours.__getitem__), key=lambda found: found[1])
     return best
 
 
-def _laid_out(
-    order: Sequence[int], sizes: Sequence[int], births: np.ndarray, deaths: np.ndarray, reuse: bool
-) -> tuple[list[int], int]:
-    """Offsets of the chains placed in this order, and where the last one ends."""
-    count = len(sizes)
-    offsets, ends = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+def _laid_out(order: Sequence[int], sizes: Sequence[int], beside: Callable[[int], list[int]]) -> tuple[list[int], int]:
+    """Offsets of the chains placed in this order, and where the last one ends; `beside` tells which may not overlap."""
+    offsets = [-1] * len(sizes)
+    last = 0
     for i in order:
-        together = offsets >= 0
-        if reuse:
-            together &= (births <= deaths[i]) & (births[i] <= deaths)
-        taken = sorted(zip(offsets[together].tolist(), ends[together].tolist(), strict=True))
+        taken = sorted([(offsets[j], offsets[j] + sizes[j]) for j in beside(i) if offsets[j] >= 0])
         offsets[i] = _gap(taken, sizes[i])
-        ends[i] = offsets[i] + sizes[i]
-    return offsets.tolist(), int(ends.max(initial=0))
+        last = max(last, offsets[i] + sizes[i])
+    return offsets, last
 
 
 def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
     best: tuple[int, int] | None = None
     end = 0
     for start, stop in taken:
-        if start - end >= size and (best is None or start - end < best[0]):
+        if start > end and start - end >= size and (best is None or start - end < best[0]):
             best = start - end, end
-        end = max(end, stop)
+        if stop > end:
+            end = stop
     return end if best is None else best[1]

@@ -29,10 +29,10 @@ class _Side(NamedTuple):
     contract: Ints
 
     def sizes(self, axes: Ints) -> Ints:
-        return tuple(self.layout.shape[d] for d in axes)
+        return tuple([self.layout.shape[d] for d in axes])
 
     def strides(self, axes: Ints) -> Ints:
-        return tuple(self.layout.strides[d] for d in axes)
+        return tuple([self.layout.strides[d] for d in axes])
 
     def walks(self, axes: Ints) -> bool:
         """Whether one stride leads through these axes."""
@@ -116,4 +116,4 @@ def _joined(sizes: Ints, *strides: Ints) -> list[_Level]:
     if len(sizes) <= 1:
         return [(n, tuple([s[0] for s in strides])) for n in sizes if n != 1]
     lengths, moves = collapse(sizes, strides)
-    return [(n, tuple(s[i] for s in moves)) for i, n in enumerate(lengths)]
+    return list(zip(lengths, zip(*moves, strict=True), strict=True))

@@ -3,6 +3,7 @@
 A task takes part if it maps over whole rows, reduces them, or maps over what a row has one value of. Two that feed each other, or
 that reduce the same array, are merged when all that one reads of the other lies in the row (or is the row's value) it is at, and
 when no other task would have to run between them. Rows too long for the cache are merged only if that needs no second pass.
+Of what is left, maps that feed each other are merged as well, if that spares reading.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.compile.analysis import Analysis
-from fxgrad.compile.fuse import Task
+from fxgrad.compile.fuse import MAX_OPS, Task
 from fxgrad.compile.gathers import gather_in_rows
 from fxgrad.compile.layout import Layout
 from fxgrad.compile.passes import Rows, RowSpace
-from fxgrad.compile.schedule import reads_of
 from fxgrad.ir.types import Var
 
 __all__ = ["merge_rows"]
@@ -40,7 +40,7 @@ class _Merger:
         self.members: list[list[int]] = [[n] for n in range(len(tasks))]
         self.merged: set[int] = set()  # clusters of several
         self.spaces: list[RowSpace | None] = [None] * len(tasks)  # of each cluster with a reduction
-        self.reads = [reads_of(a, t.all_eqns) for t in tasks]
+        self.reads = [t.reads(a) for t in tasks]
         self.maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
         self.before = [{self.maker[v] for v in r if v in self.maker} for r in self.reads]
         # of each cluster: the clusters it needs (some by an older name), its operations, what it reads
@@ -82,7 +82,29 @@ class _Merger:
             while self._sweep(able):
                 pass
             able = [x and len(self.members[self.find(n)]) == 1 for n, x in enumerate(able)]
+        self._join_maps([able[n] and t.kind == "map" and bool(t.shape) and not t.gathers for n, t in enumerate(self.tasks)])
         return [m for n, m in enumerate(self.members) if self.parent[n] == n]
+
+    def _join_maps(self, able: Sequence[bool]) -> None:
+        """Merge each map with those it continues, if it reads all that they read: then they read it for nothing.
+
+        So what a backward pass computes again of an activation is computed where the cotangent arrives.
+        """
+        for n in range(len(self.tasks)):
+            for m in sorted(self.before[n]) if able[n] else ():
+                p, c = self.find(m), self.find(n)
+                if able[m] and p != c and self._continues(p, c) and not self._path(p, c) and not self._path(c, p):
+                    self._unite(p, c)
+
+    def _continues(self, p: int, n: int) -> bool:
+        """Whether maps can be one kernel of which the second part takes from registers what the first makes."""
+        shape = self.tasks[n].shape
+        if self.tasks[p].shape != shape or self.epochs[p] != self.epochs[n] or self.ops[p] + self.ops[n] > MAX_OPS:
+            return False
+        made = {v for m in self.members[p] for v in self.tasks[m].stored}
+        operands = [x for m in self.members[n] for e in self.tasks[m].eqns for x in e.inputs if type(x) is Var]
+        taken = [x for x in operands if x in made or self.a.root(x) in made]
+        return self.arrays[p] <= self.arrays[n] and all([x in made and x.aval.shape == shape for x in taken])
 
     def _sweep(self, able: Sequence[bool]) -> bool:
         """Try each task with those whose results it reads, and each reduction with one that reads the same array."""
@@ -111,24 +133,35 @@ class _Merger:
             return False
         if self._path(p, n) or self._path(n, p):
             return False
+        self._unite(p, n)
+        self.spaces[p] = space
+        return True
+
+    def _unite(self, p: int, n: int) -> None:
         self.parent[n] = p
         self.merged.discard(n)
         self.merged.add(p)
         self.members[p] = sorted([*self.members[p], *self.members[n]])
-        self.spaces[p], self.ops[p] = space, self.ops[p] + self.ops[n]
+        self.ops[p] += self.ops[n]
         self.needs[p] = self.needs[p] | self.needs[n]
         self.merges += 1
         self.arrays[p] |= self.arrays[n]
-        return True
 
     def _together(self, p: int, n: int, space: RowSpace) -> bool:
         """Whether two clusters can be one kernel over the space, as far as they themselves are concerned."""
         if self.ops[p] + self.ops[n] > MAX_ROW_OPS or len(self.arrays[p] | self.arrays[n]) > MAX_ROW_READS:
             return False
         mine, other = self.members[p], self.members[n]
-        return all([self._fits(m, space) for m in (*mine, *other)]) and all(
-            self._meets(m, q, space) for x, y in ((mine, other), (other, mine)) for m in x for q in y if q in self.views[m]
-        )
+        for m in (*mine, *other):
+            if not self._fits(m, space):
+                return False
+        for x, y in ((mine, other), (other, mine)):
+            for m in x:
+                views = self.views[m]
+                for q in y:
+                    if q in views and not self._meets(m, q, space):
+                        return False
+        return True
 
     def _fits(self, m: int, space: RowSpace) -> bool:
         key = (m, space.shape, space.axes)
@@ -235,6 +268,16 @@ def _join(a: Analysis, tasks: Sequence[Task], space: RowSpace, needed: set[Var])
     return out
 
 
+def _one_map(a: Analysis, tasks: Sequence[Task], needed: set[Var]) -> Task:
+    """Map tasks over one shape as one."""
+    out = Task("map", tasks[0].shape, max(t.order for t in tasks))
+    eqns = {e.outputs[0]: e for t in tasks for e in t.eqns}
+    out.eqns = sorted(eqns.values(), key=lambda e: a.producer[e.outputs[0]])
+    why = {v: w for t in tasks for v, w in zip(t.stored, t.why, strict=False) if v in needed}
+    out.stored, out.why = list(why), list(why.values())
+    return out
+
+
 def _leaves_cache(rows: Rows) -> bool:
     """Whether a second pass would find a row, or any of the columns, gone from cache: few columns at a time are slower still."""
     if not rows.space.columns:
@@ -270,9 +313,9 @@ def _merged(a: Analysis, tasks: list[Task], outputs: set[Var], long: set[tuple[b
         if len(members) == 1:
             out.append(tasks[members[0]])
             continue
-        space = merger.spaces[members[0]]
-        assert space is not None
         mine = [v for m in members for v in tasks[m].stored]
         needed = {v for v in mine if v in outputs or readers.get(v, set()) - {c}}
-        out.append(_join(a, [tasks[m] for m in members], space, needed))
+        joined = [tasks[m] for m in members]
+        space = merger.spaces[members[0]]
+        out.append(_one_map(a, joined, needed) if space is None else _join(a, joined, space, needed))
     return out

@@ -48,7 +48,7 @@ def schedule_in_place(a: Analysis, tasks: list[Task], kept: set[Var], given: Seq
     made -= {v for t in tasks if t.kind == "host" for v in reads_of(a, t.eqns) if v in given}
     readers: dict[Var, list[int]] = {}
     for n, t in enumerate(tasks):
-        for v in reads_of(a, t.all_eqns):
+        for v in t.reads(a):
             readers.setdefault(v, []).append(n)
     waits: dict[int, set[int]] = {}
     for n, t in enumerate(tasks):
@@ -69,7 +69,7 @@ def schedule_in_place(a: Analysis, tasks: list[Task], kept: set[Var], given: Seq
 def _ordered(a: Analysis, tasks: list[Task], waits: dict[int, set[int]]) -> list[Task]:
     """Tasks after those they need, and after those they should wait for; if that would be a circle, one no longer does."""
     maker = {v: n for n, t in enumerate(tasks) for v in t.stored}
-    needs = [{maker[v] for v in reads_of(a, t.all_eqns) if v in maker} - {n} for n, t in enumerate(tasks)]
+    needs = [{maker[v] for v in t.reads(a) if v in maker} - {n} for n, t in enumerate(tasks)]
     before = [needs[n] | waits[n] if n in waits else needs[n] for n in range(len(tasks))]
     waiting = [len(b) for b in before]
     followers: list[list[int]] = [[] for _ in tasks]

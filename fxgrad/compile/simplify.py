@@ -67,6 +67,8 @@ class Walk:
     def _scalars(self, inputs: list[Atom], out: Var) -> list[Atom]:
         """Operands that are one constant everywhere as literals, if another gives the result its shape."""
         values = [self.constant(a) for a in inputs]
+        if all([v is None for v in values]):
+            return inputs
         for a, v in zip(inputs, values, strict=True):
             if v is None and a.aval.shape == out.aval.shape:
                 return [a if v is None or type(a) is Lit else Lit(v) for a, v in zip(inputs, values, strict=True)]
@@ -75,6 +77,8 @@ class Walk:
     def _rewritten(self, prim: Any, inputs: Sequence[Atom], params: dict[str, Any], out: Var) -> Found:
         rule = _RULES.get(prim.name)
         found = rule(self, *inputs, **params) if rule is not None else None
+        if found is None:
+            return self._folded(prim, inputs, params, out)
         if isinstance(found, Var) and found.aval is not out.aval:  # a scalar that meets a shape
             return None
         if (
@@ -87,7 +91,7 @@ class Walk:
             name, operands, new = found
             again = self._rewritten(REGISTRY[name], operands, new, out)
             return found if again is None else again
-        return self._folded(prim, inputs, params, out) if found is None else found
+        return found
 
     def _folded(self, prim: Any, inputs: Sequence[Atom], params: dict[str, Any], out: Var) -> Lit | None:
         """The value of an exact operation on constants."""
@@ -114,7 +118,7 @@ class Walk:
         if found is not None:
             self.env.update(zip(eqn.outputs, found.outputs, strict=True))
             return
-        if inputs != eqn.inputs:
+        if any([a is not b for a, b in zip(inputs, eqn.inputs, strict=True)]):
             eqn = Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.source)
         self.seen[key] = eqn
         self.eqns.append(eqn)

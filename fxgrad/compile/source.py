@@ -7,6 +7,8 @@ Names in it: a0, a1, ... arguments; y0, y1, ... results that kernels write; v0, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,7 +86,7 @@ class Source:
             *(f"    {x}" for x in head),
             *body,
         ]
-        exec(compile("\n".join(lines), f"<fxgrad {self.a.program.name}>", "exec"), writer.scope)
+        exec(_code("\n".join(lines), f"<fxgrad {self.a.program.name}>"), writer.scope)
         return writer.scope["run"]
 
     # -- work space and results
@@ -358,6 +360,12 @@ class _Writer:
                 self.lines.append(f"r{i} = own({out[i]}, taken, {self._constant(self.s.results[i].aval)})")
                 out[i] = f"r{i}"
         return out
+
+
+@lru_cache(maxsize=256)
+def _code(text: str, name: str) -> CodeType:
+    """Compiled; a program of other sizes is often the same text."""
+    return compile(text, name, "exec")
 
 
 def _can_fail(step: Step) -> bool:

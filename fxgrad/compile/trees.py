@@ -1,16 +1,31 @@
 """Straight-line Python for trees of known structure: taking arguments apart, putting results together.
 
-What `tree.flatten` and `tree.unflatten` do for any tree, without looking at what is known already.
+What `tree.flatten` and `tree.unflatten` do for any tree, without looking at what is known already. A tree that is there many
+times (a layer, in parameters and in the optimizer's state) is taken apart by a function: Python needs 7 KB to compile a line.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from operator import itemgetter
 from typing import Any
 
 from fxgrad.structure import DICT, NODES, Structure
 
 __all__ = ["TreeCode", "depth"]
+
+
+_MANY = 4  # containers in a tree that is worth a function, if it is there more than once: each takes about five lines
+
+
+def _count(structure: Structure, found: Counter[int]) -> int:
+    """How many containers there are; adds how often each structure of many occurs, by identity: repeated ones are one object."""
+    if structure.node is None:
+        return 0
+    count = 1 + sum([_count(child, found) for child in structure.children])
+    if count >= _MANY:
+        found[id(structure)] += 1
+    return count
 
 
 def depth(structure: Structure) -> int:
@@ -28,6 +43,8 @@ class TreeCode:
         self.miss = miss
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {}
+        self._times: Counter[int] = Counter()
+        self._functions: dict[int, str] = {}
 
     def _constant(self, value: Any) -> str:
         name = f"x{len(self.scope)}"
@@ -37,7 +54,32 @@ class TreeCode:
     # -- apart
 
     def take(self, structure: Structure, name: str, leaves: list[str]) -> None:
-        """Lines that leave the structure if the variable `name` has another one, else bind its leaves to the next of `leaves`."""
+        """Lines that miss if the variable `name` has another structure, else bind its leaves to the next of `leaves`."""
+        _count(structure, self._times)
+        self._take(structure, name, leaves)
+
+    def _take(self, structure: Structure, name: str, leaves: list[str]) -> None:
+        if self._times[id(structure)] > 1:
+            call = f"{self._function(structure)}({name})"
+            mine = leaves[: structure.num_leaves]
+            del leaves[: structure.num_leaves]
+            self.lines += [f"{name} = {call}", f"if {name} is None: {self.miss}", f"[{', '.join(mine)}] = {name}"]
+        else:
+            self._take_apart(structure, name, leaves)
+
+    def _function(self, structure: Structure) -> str:
+        """A function that answers the leaves of a tree, or None if it has another structure."""
+        if id(structure) not in self._functions:
+            inner = TreeCode("return None")
+            inner._times = self._times
+            names = [f"a{i}" for i in range(structure.num_leaves)]
+            inner._take_apart(structure, "tree", [*names])
+            lines = [*inner.lines, f"return [{', '.join(names)}]"]
+            exec("\n    ".join(["def take(tree):", *lines]), inner.scope)
+            self._functions[id(structure)] = self._constant(inner.scope["take"])
+        return self._functions[id(structure)]
+
+    def _take_apart(self, structure: Structure, name: str, leaves: list[str]) -> None:
         node = structure.node
         if node is None:
             self.lines.append(f"{leaves.pop(0)} = {name}")
@@ -64,7 +106,7 @@ class TreeCode:
         get = self._constant(itemgetter(*keys))
         self.lines += ["try:", f"    {name} = {get}({name})", f"except KeyError: {self.miss}"]
         if len(keys) == 1:
-            self.take(structure.children[0], name, leaves)
+            self._take(structure.children[0], name, leaves)
         else:
             self._children(structure, name, leaves)
 
@@ -82,7 +124,7 @@ class TreeCode:
         if targets:
             self.lines.append(f"{', '.join(targets)}, = {name}")
         for child, target, names in inner:
-            self.take(child, target, names)
+            self._take(child, target, names)
 
     def convert(self, name: str, kind: type, function: Any) -> None:
         """Lines that make something else of a leaf of this very type."""

@@ -162,9 +162,12 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None) -> Program
     kept: list[Eqn] = []
     pruned = False
     for eqn in reversed(program.eqns):
-        if live.isdisjoint(eqn.outputs):
+        if len(eqn.outputs) == 1:
+            if eqn.outputs[0] not in live:
+                continue
+        elif live.isdisjoint(eqn.outputs):
             continue
-        if eqn.prim.prune is not None and not live.issuperset(eqn.outputs):
+        elif eqn.prim.prune is not None and not live.issuperset(eqn.outputs):
             before, eqn = eqn, eqn.prim.prune(eqn, [v in live for v in eqn.outputs])
             pruned = pruned or eqn is not before
         kept.append(eqn)

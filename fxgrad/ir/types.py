@@ -54,10 +54,12 @@ class Aval:
         f32[3,2]
     """
 
-    __slots__ = ("dtype", "shape", "size")
+    __slots__ = ("dtype", "nbytes", "ndim", "shape", "size")
     shape: tuple[int, ...]
     dtype: np.dtype
+    ndim: int
     size: int
+    nbytes: int
     _interned: ClassVar[dict[tuple, Aval]] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: Any) -> Aval:
@@ -69,20 +71,13 @@ class Aval:
         self = cls._interned.get((shape, dtype))
         if self is None:
             self = super().__new__(cls)
-            self.shape, self.dtype = shape, dtype
+            self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
             self.size = 1
             for n in shape:
                 self.size *= n
+            self.nbytes = self.size * dtype.itemsize
             self = cls._interned.setdefault((shape, dtype), self)  # one object, also when two threads make it at once
         return self
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
 
     def with_shape(self, shape: tuple[int, ...]) -> Aval:
         return Aval(shape, self.dtype)

@@ -215,7 +215,7 @@ def _normal(p: Product) -> Product:
         b, c = b._replace(column=size), c._replace(column=size)
     if p.m == 1:
         a, c = a._replace(row=size), c._replace(row=size if p.n == 1 else c.row)
-    return p._replace(a=a, b=b, c=c)
+    return p if a is p.a and b is p.b and c is p.c else p._replace(a=a, b=b, c=c)
 
 
 def _suits_matvec(p: Product) -> bool:
@@ -294,7 +294,7 @@ def product_fields(p: Product, values: dict[str, int], fields: Sequence[str] = P
     known = {"m": p.m, "n": p.n, "k": p.k, "strong": p.strong if p.dtype.kind == "f" else 0, "inner": p.inner}
     known.update(zip(_PLACES, (*p.a, *p.b, *p.c), strict=True))
     known |= values
-    return np.array([int(known.get(f, 0)) for f in fields], np.int64)
+    return np.array([known.get(f, 0) for f in fields], np.int64)
 
 
 _PLACES = [f"{name}_{f}" for name in "abc" for f in Matrix._fields]

@@ -105,7 +105,7 @@ class Primitive:
         """What defines the operation on operands, and with results, of these types through other primitives, if anything does."""
         if self.kind == "expand":
             return self.expand
-        return self.parts if self.parts is not None and any(a.dtype.kind == "c" for a in avals) else None
+        return self.parts if self.parts is not None and any([a.dtype.kind == "c" for a in avals]) else None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         outs = bind(self, args, params)
@@ -183,16 +183,17 @@ def bind(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[A
 _KERNEL_DTYPES = frozenset(
     np.dtype(d) for d in ("bool", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 )
+_FLOAT_DTYPES = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
 
 def kernel_dtypes(avals: Sequence[Aval]) -> bool:
     """The kernel language has these dtypes (float16 and complex are computed by conversion, outside kernels)."""
-    return all(a.dtype in _KERNEL_DTYPES for a in avals)
+    return all([a.dtype in _KERNEL_DTYPES for a in avals])
 
 
 def float_kernels(avals: Sequence[Aval]) -> bool:
     """For bodies written for float32 and float64 only."""
-    return all(a.dtype in (np.float32, np.float64) for a in avals)
+    return all([a.dtype in _FLOAT_DTYPES for a in avals])
 
 
 def is_float(dtype: np.dtype) -> bool:

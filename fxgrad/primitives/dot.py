@@ -21,6 +21,7 @@ __all__ = ["as_matrices", "dot", "free_axes", "has_product_kernel"]
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+@lru_cache(maxsize=4096)
 def free_axes(ndim: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
     """The axes that are in none of the groups."""
     used = {i for group in taken for i in group}

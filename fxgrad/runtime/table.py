@@ -202,25 +202,29 @@ class Table:
         expected = targets + len(self._targets)
         checks = expected_words(self.avals)
         plans = expected + len(checks)
-        words = np.zeros(plans + sum(len(r.plan) for r in self._runs), np.int64)
+        words = np.empty(plans + sum([len(r.plan) for r in self._runs]), np.int64)
         scratch = max([s[POINTERS] for s in self.steps], default=0)
         if len(self.steps) > _MANY_STEPS:
             self._flags |= RELEASE
         words[:HEADER_WORDS] = expected, self.slots, self._flags, steps, len(self.steps), scratch, self.status, settings
+        rows: list[int] = []
         for i, step in enumerate(self.steps):
-            row = [*step]
+            row = [*step, *[0] * (STEP_WORDS - len(step))]
             row[LAUNCHES] = launches + LAUNCH_WORDS * step[LAUNCHES] - (steps + STEP_WORDS * i)  # from the step on
             row[STEP_OPERANDS] = operands + OPERAND_WORDS * step[STEP_OPERANDS]
             if step[KIND] == SWITCH:
                 row[TARGET] = targets + step[TARGET]
-            words[steps + STEP_WORDS * i :][: len(row)] = row
+            rows += row
+        words[steps:launches] = rows
         words[expected:plans] = checks
         words[targets:expected] = self._targets
-        for i, x in enumerate(self._operands):
-            words[operands + OPERAND_WORDS * i :][:OPERAND_WORDS] = x.slot, x.offset, len(x.moves), moves
+        rows, moved = [], []
+        for x in self._operands:
+            rows += [x.slot, x.offset, len(x.moves), moves + len(moved)]
             for move in x.moves:
-                words[moves : moves + MOVE_WORDS] = move
-                moves += MOVE_WORDS
+                moved += move
+        words[operands:moves] = rows
+        words[moves:targets] = moved
         self._write_runs(words, launches, plans)
         return words
 

@@ -338,10 +338,12 @@ def paste(trace: Trace, program: Program, atoms: Sequence[Atom], source: Any = N
     env: dict[Var, Atom] = dict(zip(program.inputs, atoms, strict=True))
     eqns = trace.eqns
     for eqn in program.eqns:
-        outputs = [Var(v.aval) for v in eqn.outputs]
         inputs = [env[a] if type(a) is Var else a for a in eqn.inputs]
+        outputs = []
+        for v in eqn.outputs:
+            env[v] = fresh = Var(v.aval)
+            outputs.append(fresh)
         eqns.append(Eqn(eqn.prim, inputs, eqn.params, outputs, source or eqn.source))
-        env.update(zip(eqn.outputs, outputs, strict=True))
     out = []
     for o in program.outputs:
         a = env[o] if type(o) is Var else o

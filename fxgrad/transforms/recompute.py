@@ -39,10 +39,14 @@ class _Way(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is computed again: positions of equations; the ends of the segments; its work; bytes at one time, estimated."""
+    """What is computed again: positions of equations; the ends of the segments; those where it takes work (views take none).
+
+    And its work; bytes at one time, estimated.
+    """
 
     again: frozenset[int]
     ends: tuple[int, ...]
+    working: frozenset[int]
     cost: int
     bytes: int
 
@@ -294,7 +298,8 @@ class _Segments:
         kept = np.array([w.kept for w in ways], np.int64)
         back = np.array([w.transient * transient for w in ways], np.int64)
         again = frozenset(i for w in ways for i in w.again)
-        return Choice(again, self.ends, sum(w.cost for w in ways), self._bytes(kept, back))
+        working = frozenset(s for s, w in enumerate(ways) if w.cost)
+        return Choice(again, self.ends, working, sum(w.cost for w in ways), self._bytes(kept, back))
 
 
 def _worth(ways: Sequence[_Way], k: int) -> float:
