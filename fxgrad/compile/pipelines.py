@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["pipelines"]
 
 WORTH = 1 << 19  # bytes of a value that goes from one kernel to the next: less stays in cache anyway
-_PRODUCTS = 2  # in a pipeline: the panels of more would push each other out of the second-level cache (not those of small matrices)
+_PRODUCTS = (
+    2  # in a pipeline: the panels of more would push each other out of the second-level cache (not those of small matrices)
+)
 _LOOK_AHEAD = 3  # steps that are passed over (another product's packing, say) in search of one that joins
 _BLOCK_ROWS, _BLOCK_BYTES = 96, 1 << 19  # rows that go through all kernels together: many for the product, few for the cache
 _HEADER = 6  # words of a plan before the sizes: see kernels/loops.py
@@ -123,7 +125,7 @@ class _Group:
             (launch,) = s.launches
             counts = isinstance(launch.kernel, MatmulKernel)
             step.launches.append(launch._replace(scale=0 if counts else int(launch.plan[0]) // self.rows.total))
-        step.rows, step.lead = self.rows[:3], self.lead
+        step.rows, step.lead, step.all_rows = self.rows[:3], self.lead, self.rows.total
         widest = max(sum(v.aval.nbytes for v in s.reads if v in inside) for s in self.members)
         row_bytes = -(-widest // self.rows.total)
         few = max(1, _BLOCK_BYTES // max(1, row_bytes * self.rows.unit))
@@ -209,7 +211,9 @@ def _product_aligned(launch: Launch, v: Var, rows: _Rows, row: int, written: boo
         return False
     p, size = _fields(launch), v.aval.dtype.itemsize
     sizes = {"a": (p["m"], p["k"]), "b": (p["k"], p["n"]), "c": (p["m"], p["n"])}
-    return all(_matrices_aligned({f: p[f"{n}_{f}"] for f in Matrix._fields}, *sizes[n], p["inner"], rows, row, size) for n in names)
+    return all(
+        _matrices_aligned({f: p[f"{n}_{f}"] for f in Matrix._fields}, *sizes[n], p["inner"], rows, row, size) for n in names
+    )
 
 
 def _matrices_aligned(x: Mapping[str, int], m: int, n: int, inner: int, rows: _Rows, row: int, size: int) -> bool:
