@@ -27,7 +27,7 @@ from fxgrad.compile.chunks import in_chunks
 from fxgrad.compile.inline import flatten
 from fxgrad.compile.operands import Given, Operands
 from fxgrad.compile.plan import ALIGNMENT, Memory, plan_memory
-from fxgrad.compile.tables import Find, TableWriter
+from fxgrad.compile.tables import Find, TableWriter, passing_operand
 from fxgrad.compile.unrolled import unroll
 from fxgrad.ir.program import Eqn, Program
 from fxgrad.ir.types import TAPE, Aval, Var
@@ -61,6 +61,8 @@ class Body(NamedTuple):
 
         def found(v: Var) -> Operand:
             place = self.memory.places[v]
+            if place.space == "block":
+                return passing_operand(place)
             if place.space == "arena":
                 return arena._replace(offset=arena.offset + place.offset)
             operand = given[place.number] if place.space == "argument" else targets[place.number]

@@ -3,11 +3,14 @@
 So products get their epilogues (bias, activation, residual, softmax of scores) and prologues (normalisation, scale, mask) without
 a product kernel being compiled for each. What is computed, and where it is stored, stays the same; only the order of the rows
 changes, which changes no bit. A kernel joins if, of every value the pipeline writes, it reads no other row than it is at.
+
+Where products take a small matrix of a batch as a whole, the rows are the matrices: any product of the same batches can follow,
+whichever way it reads a matrix (attention and its gradient, head by head).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,6 +18,7 @@ import numpy as np
 from fxgrad.compile.kernelize import Launch
 from fxgrad.ir.types import Var
 from fxgrad.kernels.matmul import ALONG, PLAN, MatmulKernel
+from fxgrad.kernels.matmul_plan import Matrix
 from fxgrad.kernels.spec import Kernel
 
 if TYPE_CHECKING:
@@ -23,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["pipelines"]
 
 WORTH = 1 << 19  # bytes of a value that goes from one kernel to the next: less stays in cache anyway
-_PRODUCTS = 2  # in a pipeline: the panels of more would push each other out of the second-level cache
+_PRODUCTS = (
+    2  # in a pipeline: the panels of more would push each other out of the second-level cache (not those of small matrices)
+)
 _LOOK_AHEAD = 3  # steps that are passed over (another product's packing, say) in search of one that joins
 _BLOCK_ROWS, _BLOCK_BYTES = 96, 1 << 19  # rows that go through all kernels together: many for the product, few for the cache
 _HEADER = 6  # words of a plan before the sizes: see kernels/loops.py
@@ -51,12 +57,16 @@ def pipelines(steps: Sequence[Step]) -> list[Step]:
 
 
 class _Rows(NamedTuple):
-    """How units of a product's work map to rows: `units` a batch, `unit` rows each, of m rows; how many rows there are."""
+    """How units of a product's work map to rows: `units` a batch, `unit` rows each, of m rows; how many rows there are.
+
+    `whole`: the rows are the matrices of the batch.
+    """
 
     units: int
     unit: int
     m: int
     total: int
+    whole: bool
 
 
 class _Group:
@@ -80,7 +90,7 @@ class _Group:
             return False
         rows = self.rows or _rows(step)
         product = isinstance(step.launches[0].kernel, MatmulKernel)
-        if rows is None or (product and (_rows(step) != rows or self.products == _PRODUCTS)):
+        if rows is None or (product and (_rows(step) != rows or (self.products == _PRODUCTS and not rows.whole))):
             return False
         if not all(_aligned(s.launches[0], v, rows, True) for s in self.members for v in s.writes if v in mine):
             return False
@@ -115,11 +125,12 @@ class _Group:
             (launch,) = s.launches
             counts = isinstance(launch.kernel, MatmulKernel)
             step.launches.append(launch._replace(scale=0 if counts else int(launch.plan[0]) // self.rows.total))
-        step.rows, step.lead = self.rows[:3], self.lead
+        step.rows, step.lead, step.all_rows = self.rows[:3], self.lead, self.rows.total
         widest = max(sum(v.aval.nbytes for v in s.reads if v in inside) for s in self.members)
         row_bytes = -(-widest // self.rows.total)
         few = max(1, _BLOCK_BYTES // max(1, row_bytes * self.rows.unit))
-        step.block = max(1, min(-(-_BLOCK_ROWS // self.rows.unit), few, int(unit.plan[0])))
+        height = _fields(unit)["m"] if self.rows.whole else self.rows.unit
+        step.block = max(1, min(-(-_BLOCK_ROWS // height), few, int(unit.plan[0])))
         step.equations = sorted({i for s in self.members for i in s.equations})
         for name in ("bytes_read", "bytes_written", "flops"):
             setattr(step, name, sum(getattr(s, name) for s in self.members))
@@ -132,17 +143,19 @@ def _changes(step: Step) -> bool:
 
 
 def _rows(step: Step) -> _Rows | None:
-    """The rows of a product whose units of work are rows."""
+    """The rows of a product whose units of work are rows, or whole matrices."""
     if len(step.launches) != 1:
         return None
     (launch,) = step.launches
-    if launch.rows is None or not isinstance(launch.kernel, MatmulKernel):
+    if not isinstance(launch.kernel, MatmulKernel):
         return None
     p = _fields(launch)
-    if p["pack_b"] == ALONG and p["units"] > 1:  # every piece of work would pack b again
+    if p["units"] == 1 < p["extent"] and not p["cut"]:
+        return _Rows(1, 1, 1, p["extent"], True)
+    if launch.rows is None or (p["pack_b"] == ALONG and p["units"] > 1):  # every piece of work would pack b again
         return None
     units, unit, m = launch.rows
-    return _Rows(units, unit, m, p["extent"] // units * m)
+    return _Rows(units, unit, m, p["extent"] // units * m, False)
 
 
 def _fields(launch: Launch) -> dict[str, int]:
@@ -192,14 +205,22 @@ def _walks(record: Sequence[int], sizes: np.ndarray, n: int, unit: int, size: in
 
 
 def _product_aligned(launch: Launch, v: Var, rows: _Rows, row: int, written: bool) -> bool:
-    """v is the product's result, or its left operand and nothing else."""
-    p, size = _fields(launch), v.aval.dtype.itemsize
-    name, length, where = ("c", p["n"], launch.writes[0]) if written else ("a", p["k"], launch.reads[0])
-    if where is not v or [*launch.reads, *launch.writes].count(v) != 1:
+    """v is the product's result, or its left operand and nothing else; of whole matrices, either or both operands."""
+    names = [n for n, x in zip("ab", launch.reads, strict=False) if x is v] if not written else ["c"]
+    if not rows.whole and (names not in (["a"], ["c"]) or [*launch.reads, *launch.writes].count(v) != 1):
         return False
-    outer = rows.total // (p["inner"] * p["m"])
-    steps = [(p["m"], p[f"{name}_row"], row), (p["inner"], p[f"{name}_inner"], p["m"] * row)]
-    steps.append((outer, p[f"{name}_outer"], p["inner"] * p["m"] * row))
-    offset, along = p[f"{name}_offset"], p[f"{name}_column"]
-    inside = offset >= 0 and along > 0 and offset + (length - 1) * along + size <= row
-    return inside and all(n == 1 or step == usual for n, step, usual in steps)
+    p, size = _fields(launch), v.aval.dtype.itemsize
+    sizes = {"a": (p["m"], p["k"]), "b": (p["k"], p["n"]), "c": (p["m"], p["n"])}
+    return all(
+        _matrices_aligned({f: p[f"{n}_{f}"] for f in Matrix._fields}, *sizes[n], p["inner"], rows, row, size) for n in names
+    )
+
+
+def _matrices_aligned(x: Mapping[str, int], m: int, n: int, inner: int, rows: _Rows, row: int, size: int) -> bool:
+    """Whether matrices of m rows and n columns lie one after the other, a row of so many bytes each."""
+    steps = [] if rows.whole else [(m, x["row"], row)]
+    inside = (n - 1) * x["column"] + ((m - 1) * x["row"] if rows.whole else 0)
+    each = row if rows.whole else m * row
+    steps += [(inner, x["inner"], each), (rows.total * row // (inner * each), x["outer"], inner * each)]
+    within = x["offset"] >= 0 and min(x["column"], x["row"]) > 0 and x["offset"] + inside + size <= row
+    return within and all(count == 1 or step == usual for count, step, usual in steps)

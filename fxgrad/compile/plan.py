@@ -30,7 +30,10 @@ _PAST = 2  # of an operand's record: whether stores to it bypass the caches
 
 
 class Place(NamedTuple):
-    """`space` is argument, result or arena; `number` tells which argument or result; `offset` is in bytes."""
+    """`space` is argument, result, arena or block; `number` tells which argument or result; `offset` is in bytes.
+
+    A block is memory for some rows of a pipeline, which its kernels hand on; there `number` is the bytes a row.
+    """
 
     space: str
     number: int
@@ -94,7 +97,12 @@ def plan_memory(
     chains = {v: _Chain(v, b, death[v]) for v, b in birth.items()}
     chains |= {v: _Chain(v, -1, death.get(v, -1)) for v in given}
 
+    handed = [{v for x in s.launches for v in x.reads} if s.block and reuse else set() for s in steps]
+    passing = {v for i, s in enumerate(steps) for v in s.writes if v in handed[i] and death[v] == i}
+
     def fits(old: _Chain, w: Var) -> bool:
+        if (old.values[-1] in passing) != (w in passing):
+            return False
         first = given.get(old.values[0])
         return first is None or carries is None or w not in results or carries.get(results[w]) == first
 
@@ -106,7 +114,10 @@ def plan_memory(
                 _join(i, step, launch, chains, death, fits, given, results)
         if reuse:
             _join_copies(i, step, chains, death, fits)
-    return _settle(list(dict.fromkeys(chains.values())), inputs, results, given, reuse, carries)
+    places = _passing_places(steps, chains, passing)
+    return _settle(
+        [c for c in dict.fromkeys(chains.values()) if c.values[0] not in places], inputs, results, given, places, reuse, carries
+    )
 
 
 # ---- in place --------------------------------------------------------------------------------------------------------------
@@ -187,14 +198,38 @@ def _record(launch: Launch, w: Var) -> np.ndarray:
     return _records(launch)[len(launch.reads) + launch.writes.index(w)]
 
 
+# ---- what passes from kernel to kernel -------------------------------------------------------------------------------------
+
+
+def _passing_places(steps: Sequence[Step], chains: Mapping[Var, _Chain], passing: set[Var]) -> dict[Var, Place]:
+    """Places for values that only kernels of the pipeline that makes them see: room for a block of rows, not for all.
+
+    So they stay in cache, and take no work space. (What a thread has for a block is not part of the arena.)
+    """
+    places: dict[Var, Place] = {}
+    for step in steps:
+        rows = step.block * max(1, step.rows[1])
+        step.room = 0
+        for v in step.writes:
+            if v in passing and v not in places:
+                row = v.aval.nbytes // step.all_rows
+                places |= dict.fromkeys(chains[v].values, Place("block", row, step.room))
+                step.room += -(-row * rows // ALIGNMENT) * ALIGNMENT
+        for launch in step.launches:
+            if getattr(launch.kernel, "form", None) == "map":
+                for v in passing.intersection(launch.writes):
+                    _record(launch, v)[_PAST] = 0
+    return places
+
+
 # ---- places ----------------------------------------------------------------------------------------------------------------
 
 
 def _settle(
-    chains: list[_Chain], inputs: Sequence[Var], results: Mapping[Var, int], given: Mapping[Var, int], reuse: bool,
-    carries: Mapping[int, int] | None,
+    chains: list[_Chain], inputs: Sequence[Var], results: Mapping[Var, int], given: Mapping[Var, int], places: dict[Var, Place],
+    reuse: bool, carries: Mapping[int, int] | None,
 ) -> Memory:  # fmt: skip
-    places = {v: Place("argument", i) for i, v in enumerate(inputs)}
+    places |= {v: Place("argument", i) for i, v in enumerate(inputs)}
     donated: dict[int, int] = {}
     free = {given[c.values[0]]: c for c in chains if c.values[0] in given and c.values[-1] not in results}
     inside: list[_Chain] = []

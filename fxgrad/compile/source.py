@@ -18,7 +18,7 @@ from fxgrad.compile.analysis import Analysis
 from fxgrad.compile.control import in_python
 from fxgrad.compile.layout import Layout, contiguous
 from fxgrad.compile.plan import ALIGNMENT, Memory
-from fxgrad.compile.tables import CODES, TableWriter
+from fxgrad.compile.tables import CODES, TableWriter, passing_operand
 from fxgrad.ir.program import Eqn
 from fxgrad.ir.types import Atom, Aval, Lit, Var, short_name
 from fxgrad.primitives.index import beyond
@@ -124,7 +124,13 @@ class Source:
     def offset(self, v: Var) -> int:
         return 0 if v in self.host_values else self.memory.places[v].offset
 
+    def passes(self, v: Var) -> bool:
+        """Whether a value lies in no variable, since it only passes from kernel to kernel."""
+        return v not in self.host_values and self.memory.places[v].space == "block"
+
     def _operand(self, v: Var, slots: dict[str, int]) -> Operand:
+        if self.passes(v):
+            return passing_operand(self.memory.places[v])
         return Operand(slots[self.variable(v)], self.offset(v))
 
     def resume(self, run: Callable[..., int | None], status: int | None, arrays: tuple[np.ndarray, ...]) -> None:
@@ -182,6 +188,8 @@ class Source:
         name = names.get(v, "?")
         if place is None:
             return f"{name} (library's)"
+        if place.space == "block":
+            return f"{name} [passes]"
         if place.space == "arena":
             return f"{name} [w+{place.offset}]"
         home = f"{'a' if place.space == 'argument' else 'y'}{place.number}"
@@ -256,7 +264,8 @@ class _Writer:
 
     def _native(self, numbers: Sequence[int], check: bool) -> None:
         s = self.s
-        touched = [s.variable(v) for i in numbers for v in (*s.steps[i].reads, *s.steps[i].writes, *s.steps[i].scratch)]
+        values = [v for i in numbers for v in (*s.steps[i].reads, *s.steps[i].writes, *s.steps[i].scratch)]
+        touched = [s.variable(v) for v in values if not s.passes(v)]
         slots = list(dict.fromkeys([*(s.arguments if check else ()), *(x for x in touched if x != "w")]))
         slots += ["w"] if "w" in touched or any(_can_fail(s.steps[i]) for i in numbers) else []
         self.lines += [line for x in slots if x[0] == "y" for line in self._allocation(int(x[1:]))]

@@ -19,8 +19,9 @@ from fxgrad.runtime.table import Operand, Run, Table
 
 if TYPE_CHECKING:
     from fxgrad.compile.lower import Step
+    from fxgrad.compile.plan import Place
 
-__all__ = ["CODES", "Find", "TableWriter"]
+__all__ = ["CODES", "Find", "TableWriter", "passing_operand"]
 
 Find = Callable[[Var], Operand]
 _COPY_GRAIN, _FILL_GRAIN = 1 << 16, 1 << 13  # bytes and words that are worth a thread
@@ -62,7 +63,7 @@ class TableWriter:
             self.copy(start._replace(offset=start.offset + step.offset), find(out), out.aval.nbytes)
         else:
             runs = [self._run(step, x, [find(v) for v in (*x.reads, *x.writes)]) for x in step.launches]
-            self.table.pipeline(runs, step.rows, step.block, step.lead)
+            self.table.pipeline(runs, step.rows, step.block, step.lead, step.room)
 
     def _run(self, step: Step, x: Launch, operands: list[Operand]) -> Run:
         plan = x.plan
@@ -95,6 +96,11 @@ class TableWriter:
 
         if nbytes and source != target:
             self.table.pipeline([Run(copy_kernel, np.array([nbytes, _COPY_GRAIN], np.int64), [source, target])])
+
+
+def passing_operand(place: Place) -> Operand:
+    """What passes from kernel to kernel."""
+    return Operand(-1, place.offset, passing=place.number)
 
 
 def _fill_plan(value: Any, aval: Aval) -> np.ndarray:

@@ -245,7 +245,7 @@ def ways_of_packing(p: Product) -> dict[str, int]:
 
 def units_of_work(p: Product) -> dict[str, int]:
     """Units of work: rows or columns; small batches whole."""
-    by_columns = p.n > p.m and p.m <= _SHORT
+    by_columns = _by_columns(p)
     length, unit = (p.n, _COLUMNS) if by_columns else (p.m, _ROWS)
     if p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE:
         by_columns, length, unit = False, p.m, p.m
@@ -260,13 +260,28 @@ def units_of_work(p: Product) -> dict[str, int]:
     }
 
 
+def _by_columns(p: Product) -> bool:
+    """Whether threads share the columns: where rows are few, or b is the larger operand and every piece of rows would read it.
+
+    Only where a lies turned (as in the gradient of a weight): what others compute by rows, a pipeline may go on with.
+    """
+    if p.n <= p.m:
+        return False
+    return p.m <= _SHORT or (p.a.row == p.dtype.itemsize and p.n >= 2 * p.m and not _in_place(p))
+
+
+def _in_place(p: Product) -> bool:
+    """Whether b needs no packing."""
+    size, block = p.dtype.itemsize, min(p.k, block_length(p.dtype))
+    return p.b.column == size and (p.m <= _THIN or block * p.n * size <= _IN_PLACE_BYTES)
+
+
 def _packing(p: Product) -> int:
     """Whether and where b is packed."""
-    size, block = p.dtype.itemsize, min(p.k, block_length(p.dtype))
-    if p.b.column == size and (p.m <= _THIN or block * p.n * size <= _IN_PLACE_BYTES):
+    if _in_place(p):
         return IN_PLACE
     several = p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE
-    return ALONG if several or p.m <= _SHORT else APART
+    return ALONG if several or p.m <= _SHORT or _by_columns(p) else APART
 
 
 def packing_apart(p: Product) -> tuple[Run, dict[str, int]]:

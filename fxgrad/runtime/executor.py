@@ -74,12 +74,14 @@ from fxgrad.runtime.table import (
     OPERANDS,
     OWNER,
     PARALLEL,
+    PASSING,
     PIPELINE,
     PLAN,
     POINTERS,
     POSITION_BITS,
     RELEASE,
     REPEAT,
+    ROOM,
     ROWS,
     SCALE,
     SCRATCH,
@@ -124,7 +126,9 @@ signal_all = external("pthread_cond_broadcast", (N,), I)
 make_mutex, make_condition = external("pthread_mutex_init", (N, N), I), external("pthread_cond_init", (N, N), I)
 clock_gettime = external("clock_gettime", (I, N), I)
 copy_bytes = external("memcpy", (N, N, N), N)
+allocate, release = external("malloc", (N,), N), external("free", (N,))
 
+LINE = 64  # bytes
 LOW, GENERATIONS = (1 << CHUNK_BITS) - 1, (1 << 23) - 1
 CHUNKS_A_THREAD = 4
 CHUNKS_ALONE, GRAINS_ALONE = 16, 16  # at most so many chunks; grains that are worth a look at the clock
@@ -198,16 +202,31 @@ def run_rows(step, pointers, lo, hi):
         launch = nth(launch, LAUNCH_WORDS)
 
 
-@procedure(inline=True)
-def run_chunk(step, pointers, lo, hi):
-    block = field(step, BLOCK)
-    if block == 0:
-        run_rows(step, pointers, lo, hi)
-        return
+@procedure
+def run_blocks(step, pointers, lo, hi):
+    """Block by block; what passes from kernel to kernel lies, for every block, in the same memory of this thread's own."""
+    count, block, room = field(step, POINTERS), field(step, BLOCK), field(step, ROOM)
+    operands, moved = nth(step, field(step, STEP_OPERANDS)), stack(count)
+    memory = allocate(room + LINE) if room > 0 else 0
+    start = (memory + LINE - 1) // LINE * LINE
     while lo < hi:
         end = min(lo + block, hi)
-        run_rows(step, pointers, lo, end)
+        row = row_of(step, lo)
+        for i in range(count):
+            place, passing = field(pointers, i), field(operands, OPERAND_WORDS * i + PASSING)
+            write(moved, i, place if passing == 0 else start + place - row * passing)
+        run_rows(step, moved, lo, end)
         lo = end
+    if room > 0:
+        release(memory)
+
+
+@procedure(inline=True)
+def run_chunk(step, pointers, lo, hi):
+    if field(step, BLOCK) == 0:
+        run_rows(step, pointers, lo, hi)
+    else:
+        run_blocks(step, pointers, lo, hi)
 
 
 # ---- the team --------------------------------------------------------------------------------------------------------------
@@ -360,7 +379,7 @@ def run_alone(settings, step, pointers, start, deadline):
 
 @routine(inline=True)
 def address(operand, slots, last, program):
-    """Where an operand lies: [slot (-1: no slot, the offset is an address), offset, number of moves, the first of them].
+    """Where an operand lies: [slot (-1: no slot, the offset is an address), offset, number of moves, the first of them, ...].
 
     A move is [offset of a word in the last slot, stride, mask]; it moves the operand by the masked word times the stride.
     """
@@ -420,7 +439,7 @@ def follow(program, slots, team, token, deadline):
     small = count - count  # steps since the clock was looked at
     while at < count:
         step = nth(steps, STEP_WORDS * at)
-        operands = nth(program, field(step, STEP_OPERANDS))
+        operands = nth(step, field(step, STEP_OPERANDS))
         for i in range(field(step, POINTERS)):
             write(pointers, i, address(nth(operands, OPERAND_WORDS * i), slots, last, program))
         if word(step) != PIPELINE:
@@ -510,7 +529,7 @@ def launch_checked(settings, kernel, plan, operands, expected):
     write(step, GRAIN, grain)
     write(step, LAUNCHES, STEP_WORDS)
     write(step, LENGTH, 1)
-    write(step, STEP_OPERANDS, size)
+    write(step, STEP_OPERANDS, size - HEADER_WORDS)
     write(step, POINTERS, count)
     write(launch, KERNEL, kernel)
     write(launch, PLAN, plan)

@@ -38,11 +38,11 @@ CHUNK_BITS = 20  # of TICKET: its low bits are the next chunk, as many above it 
 EXPECTED, OPERANDS, FLAGS, STEPS, COUNT, SCRATCH, STATUS, SETTINGS, HEADER_WORDS = range(9)
 RELEASE, PARALLEL = 1, 2  # flags: worth giving up the GIL; worth several threads
 
-KIND, EXTENT, GRAIN, BLOCK, LAUNCHES, LENGTH, UNITS, UNIT, ROWS, STEP_OPERANDS, POINTERS, STEP_WORDS = range(12)
+KIND, EXTENT, GRAIN, BLOCK, LAUNCHES, LENGTH, UNITS, UNIT, ROWS, ROOM, STEP_OPERANDS, POINTERS, STEP_WORDS = range(13)
 TARGET, VALUE, WIDTH = 1, 2, 3  # of steps of control, in place of extent, grain and block
 PIPELINE, SET, REPEAT, JUMP, UNLESS, SWITCH = range(6)
 KERNEL, PLAN, SCALE, FIRST_POINTER, LAUNCH_WORDS = range(5)
-SLOT, OFFSET, MOVES, FIRST_MOVE, OPERAND_WORDS = range(5)
+SLOT, OFFSET, MOVES, FIRST_MOVE, PASSING, OPERAND_WORDS = range(6)
 COUNTER, STRIDE, MASK, MOVE_WORDS = range(4)
 
 # ---- what a run answers ------------------------------------------------------------------------------------------------------
@@ -69,12 +69,14 @@ class Move(NamedTuple):
 class Operand(NamedTuple):
     """Where data lies: `offset` bytes into a slot, an array given to the run; without a slot (-1) the offset is an address.
 
-    The loops around it move it further.
+    The loops around it move it further. Data that only passes from kernel to kernel of a pipeline, `passing` bytes a row, lies in
+    the memory that a thread has for a block of rows, from `offset` on.
     """
 
     slot: int
     offset: int = 0
     moves: tuple[Move, ...] = ()
+    passing: int = 0
 
 
 class Run(NamedTuple):
@@ -116,15 +118,20 @@ class Table:
         self._targets: list[int] = []
         self._flags = 0
 
-    def pipeline(self, runs: Sequence[Run], rows: tuple[int, int, int] = (0, 0, 0), block: int = 0, lead: int = 0) -> None:
+    def pipeline(
+        self, runs: Sequence[Run], rows: tuple[int, int, int] = (0, 0, 0), block: int = 0, lead: int = 0, room: int = 0
+    ) -> None:  # fmt: skip
         """Kernels on the same rows: units of the one numbered `lead` map to rows by `rows`, (units, unit, rows of a batch).
 
-        `block` units at a time go through all kernels (0: a whole chunk), so that what one writes the next finds in cache.
+        `block` units at a time go through all kernels (0: a whole chunk), so that what one writes the next finds in cache; what
+        passes between them takes `room` bytes a block.
         A plan's grain below 0: units follow from one another, one thread does them in order, -grain at a time.
         """
         extent, grain = (int(n) for n in runs[lead].plan[:2])
         pointers = sum(len(r.operands) for r in runs)
-        self.steps.append([PIPELINE, extent, grain, block, len(self._runs), len(runs), *rows, len(self._operands), pointers])
+        self.steps.append(
+            [PIPELINE, extent, grain, block, len(self._runs), len(runs), *rows, room, len(self._operands), pointers]
+        )
         self._runs += runs
         self._operands += [x for r in runs for x in r.operands]
         if grain == 0 or extent >= grain:
@@ -133,7 +140,7 @@ class Table:
             self._flags |= PARALLEL
 
     def _control(self, kind: int, operand: Operand | None, target: int = 0, value: int = 0) -> list[int]:
-        step = [kind, target, value, 0, 0, 0, 0, 0, 0, len(self._operands), int(operand is not None)]
+        step = [kind, target, value, 0, 0, 0, 0, 0, 0, 0, len(self._operands), int(operand is not None)]
         if operand is not None:
             self._operands.append(operand)
         self.steps.append(step)
@@ -211,16 +218,17 @@ class Table:
         for i, step in enumerate(self.steps):
             row = [*step, *[0] * (STEP_WORDS - len(step))]
             row[LAUNCHES] = launches + LAUNCH_WORDS * step[LAUNCHES] - (steps + STEP_WORDS * i)  # from the step on
-            row[STEP_OPERANDS] = operands + OPERAND_WORDS * step[STEP_OPERANDS]
+            row[STEP_OPERANDS] = operands + OPERAND_WORDS * step[STEP_OPERANDS] - (steps + STEP_WORDS * i)
             if step[KIND] == SWITCH:
                 row[TARGET] = targets + step[TARGET]
             rows += row
         words[steps:launches] = rows
         words[expected:plans] = checks
         words[targets:expected] = self._targets
-        rows, moved = [], []
+        rows = []
+        moved: list[int] = []
         for x in self._operands:
-            rows += [x.slot, x.offset, len(x.moves), moves + len(moved)]
+            rows += [x.slot, x.offset, len(x.moves), moves + len(moved), x.passing]
             for move in x.moves:
                 moved += move
         words[operands:moves] = rows
