@@ -265,6 +265,19 @@ def test_every_unit_by_itself(dtype: np.dtype, left: bool, right: bool) -> None:
         assert_same_bits(in_pieces(a, b, lambda extent: list(range(extent + 1)))[0], reference(a, b))
 
 
+@pytest.mark.parametrize("right", [False, True], ids=["b", "b transposed"])
+@pytest.mark.parametrize("left", [False, True], ids=["a", "a transposed"])
+@pytest.mark.parametrize("dtype", [*FLOATS, INTEGERS[0]], ids=str)
+def test_threads_pack_the_columns_that_they_take(dtype: np.dtype, left: bool, right: bool) -> None:
+    """Where rows are too few to share panels of b: columns are units of work, and the only kernel packs them."""
+    for m, k, n in ((100, 300, 200), (256, 260, 257), (97, 520, 130)):
+        a, b = values((1, m, k), dtype, 1), values((1, k, n), dtype, 2)
+        a, b = (_columns_first(x) if turn else x for x, turn in ((a, left), (b, right)))
+        found, forms = in_pieces(a, b, lambda extent: list(range(extent + 1)))
+        assert forms == ["matmul"]
+        assert_same_bits(found, reference(a, b))
+
+
 def test_panels_of_a_b_that_batches_share_are_packed_once() -> None:
     a, b = (
         values((3, 200, 64), FLOATS[0], 1).transpose(1, 0, 2)[:, ::2],

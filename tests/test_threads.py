@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,29 @@ def test_small_work_wakes_nobody(use_threads):
 
 
 # ---- settings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux" or team.cores() < 2, reason="a worker moves where there are cores, and only on Linux")
+def test_a_worker_leaves_the_callers_core(use_threads):
+    """Both are put on one core, then on another, until the worker goes to the one it left before; no bit changes."""
+    cores = sorted(os.sched_getaffinity(0))
+    use_threads(2)
+    f, x = fx.jit(lambda x: np.tanh(x) * 2), floats(300_000)
+    expected, (thread,) = f(x), team._teams[-1].threads
+    worker, end = thread.native_id, time.monotonic() + 20
+    here, other = cores[:2]
+    try:
+        while time.monotonic() < end:
+            here, other = other, here
+            for one in (0, worker):
+                os.sched_setaffinity(one, {here})
+            for _ in range(20):
+                assert_same_bits(f(x), expected)
+            if os.sched_getaffinity(worker) != {here}:
+                break
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert os.sched_getaffinity(worker) == {other}
 
 
 def test_settings(use_threads):

@@ -84,8 +84,8 @@ class WindowProduct(NamedTuple):
 def plan_windows(w: WindowProduct) -> list[Run]:
     """The kernels that compute it, in order, with the pointers a (for x), b, c and p; no size is zero."""
     p = w.product
-    units = units_of_work(p)
-    values = units | _window_fields(w) | ({} if w.by_channel else ways_of_packing(p) | {"pack_a": 0})
+    units = units_of_work(p, gathered=True)
+    values = units | _window_fields(w) | ({} if w.by_channel else ways_of_packing(p, gathered=True))
     aligned = p.c.row > 0 and not units["by_columns"]
     rows = (units["units"], units["unit"], p.m) if aligned else None
     kernel = ChannelsKernel(w.dtype) if w.by_channel else WindowKernel(w.dtype)

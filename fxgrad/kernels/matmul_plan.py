@@ -36,10 +36,12 @@ _ROWS, _COLUMNS = 12, 32  # in a unit of work: few enough to share evenly, and w
 _COMPUTED, _STREAMED = 1 << 21, 1 << 14  # bytes multiplied in registers, elements read from memory that are worth a thread
 _WHOLE = 1 << 21  # those of a batch that is one unit of work
 _FEW, _LONG = 4096, 8192  # results; from which k on blocks of k are shared, since so few results are not
-_THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on it pays apart, and there is enough to share in rows
+_THIN, _SHORT = 64, 96  # rows from which on packing b pays; from which on there is enough to share in rows
+_OWN = 256  # rows up to which threads pack b each for itself: what another core has just written takes long to read
 _STRIP, _NARROW = 1024, 1 << 16  # bytes of rows that are read one below the other: at least; too few to be shared in strips
 _LARGE, _PARTS = 1 << 21, 8  # bytes of a matrix that is read from afar; blocks of k that are enough to share
 _SMALL = 1 << 14  # elements of a matrix that is multiplied by a vector in a microsecond
+_SHARES = 8  # of the columns, in which threads take them
 _IN_PLACE_BYTES = 128 * 1024  # bytes of a block of b that need no packing: they stay in the first two levels of the cache
 
 
@@ -235,20 +237,21 @@ def _matmul(p: Product, swapped: bool) -> list[Run]:
     return [packing._replace(pointers="ap" if swapped else "bp"), product]
 
 
-def ways_of_packing(p: Product) -> dict[str, int]:
-    """What is packed, and how much of b at a time."""
-    way = _packing(p)
+def ways_of_packing(p: Product, gathered: bool = False) -> dict[str, int]:
+    """What is packed, and how much of b at a time; `gathered`: rows of a cost something for every range of columns."""
+    way = _packing(p, gathered)
     stretch = p.n if way == IN_PLACE else min(p.n, _packed_bytes() // (block_length(p.dtype) * p.dtype.itemsize))
-    pack_a = p.a.column != p.dtype.itemsize and p.n > (128 if p.a.row == p.dtype.itemsize else 32)
-    return {"pack_a": pack_a, "pack_b": way, "stretch": stretch}
+    columns = p.n // _SHARES if _shares_columns(p, gathered) else p.n
+    pack_a = p.a.column != p.dtype.itemsize and columns > (128 if p.a.row == p.dtype.itemsize else 32)
+    return {"pack_a": pack_a and not gathered, "pack_b": way, "stretch": stretch}
 
 
-def units_of_work(p: Product) -> dict[str, int]:
+def units_of_work(p: Product, gathered: bool = False) -> dict[str, int]:
     """Units of work: rows or columns; small batches whole."""
-    by_columns = _by_columns(p)
+    by_columns = _shares_columns(p, gathered)
     length, unit = (p.n, _COLUMNS) if by_columns else (p.m, _ROWS)
-    if p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE:
-        by_columns, length, unit = False, p.m, p.m
+    if _is_whole(p):
+        length, unit = p.m, p.m
     count = -(-length // unit)
     work = unit * p.k * (p.m if by_columns else p.n) * p.dtype.itemsize
     return {
@@ -260,28 +263,37 @@ def units_of_work(p: Product) -> dict[str, int]:
     }
 
 
-def _by_columns(p: Product) -> bool:
-    """Whether threads share the columns: where rows are few, or b is the larger operand and every piece of rows would read it.
+def _is_whole(p: Product) -> bool:
+    """Whether a batch is one unit of work."""
+    return p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE
 
-    Only where a lies turned (as in the gradient of a weight): what others compute by rows, a pipeline may go on with.
+
+def _shares_columns(p: Product, gathered: bool) -> bool:
+    """Whether threads take columns of the result: there are too few rows, or too few for panels of b that threads share, or b
+    is the larger operand and every piece of rows would read it.
+
+    The last only where a lies turned (as in the gradient of a weight): what others compute by rows, a pipeline may go on with.
     """
-    if p.n <= p.m:
+    if _is_whole(p):
         return False
-    return p.m <= _SHORT or (p.a.row == p.dtype.itemsize and p.n >= 2 * p.m and not _in_place(p))
+    if p.m <= _SHORT:
+        return p.n > p.m
+    if gathered or _is_read_in_place(p):
+        return False
+    turned = p.a.row == p.dtype.itemsize and p.n >= 2 * p.m
+    return turned or (p.outer * p.inner == 1 and p.m <= min(_OWN, p.n))
 
 
-def _in_place(p: Product) -> bool:
-    """Whether b needs no packing."""
+def _is_read_in_place(p: Product) -> bool:
     size, block = p.dtype.itemsize, min(p.k, block_length(p.dtype))
     return p.b.column == size and (p.m <= _THIN or block * p.n * size <= _IN_PLACE_BYTES)
 
 
-def _packing(p: Product) -> int:
+def _packing(p: Product, gathered: bool) -> int:
     """Whether and where b is packed."""
-    if _in_place(p):
+    if _is_read_in_place(p):
         return IN_PLACE
-    several = p.outer * p.inner > 1 and p.m * p.n * p.k <= _WHOLE
-    return ALONG if several or p.m <= _SHORT or _by_columns(p) else APART
+    return ALONG if _is_whole(p) or p.m <= _SHORT or _shares_columns(p, gathered) else APART
 
 
 def packing_apart(p: Product) -> tuple[Run, dict[str, int]]:

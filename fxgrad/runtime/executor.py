@@ -16,6 +16,8 @@ fields of a chunk it owns or nothing. Workers spin briefly for the next job, the
 
 from __future__ import annotations
 
+import sys
+
 from numba import types
 
 from fxgrad.compile.native import ADDRESS, FUNCTION, WITHOUT_GIL
@@ -40,6 +42,7 @@ from fxgrad.runtime.intrinsics import (
 )
 from fxgrad.runtime.table import (
     BLOCK,
+    CALLERS_CORE,
     CHUNK_BITS,
     CLOCK,
     COUNT,
@@ -132,6 +135,7 @@ LINE = 64  # bytes
 LOW, GENERATIONS = (1 << CHUNK_BITS) - 1, (1 << 23) - 1
 CHUNKS_A_THREAD = 4
 CHUNKS_ALONE, GRAINS_ALONE = 16, 16  # at most so many chunks; grains that are worth a look at the clock
+CORE_WORDS = 16  # of a set of cores
 SMALL_STEPS = 64  # steps without much work after which the clock is looked at, which takes as long as one of them
 
 HEAD = 16  # a Python object begins with its reference count and its type
@@ -283,11 +287,52 @@ def sleep(team, finished):
     unlock(nth(team, MUTEX))
 
 
+if sys.platform == "linux":
+    current_core = external("sched_getcpu", (), I)
+    get_cores, set_cores = (external(f"sched_{way}affinity", (I, N, N), I) for way in ("get", "set"))
+
+    @procedure
+    def note_core(team):
+        """Where the caller runs."""
+        write(team, CALLERS_CORE, current_core() + 0)
+
+    @routine
+    def step_aside(team, left):
+        """Where a worker finds itself on the caller's core, it leaves for good, and may use the core that it left before.
+
+        The system may wake it there although others are idle, and there it waits until the caller is interrupted. Measured
+        after OpenBLAS's threads had been busy: for tens of milliseconds products of 1.0 ms took 1.8.
+        """
+        here = current_core() + 0
+        if here != load(team, CALLERS_CORE) or here < 0 or here >= 64 * CORE_WORDS:
+            return left
+        cores = stack(CORE_WORDS)
+        if get_cores(0, 8 * CORE_WORDS, cores) < 0:
+            return left
+        if left >= 0:
+            write(cores, left >> 6, field(cores, left >> 6) | 1 << (left & 63))
+        write(cores, here >> 6, field(cores, here >> 6) & (-1 - (1 << (here & 63))))
+        set_cores(0, 8 * CORE_WORDS, cores)  # refused if there is no other
+        return here
+
+else:
+
+    @procedure
+    def note_core(team):
+        """Nobody asks."""
+
+    @routine
+    def step_aside(team, left):
+        """Only Linux tells where a thread runs."""
+        return left
+
+
 @procedure
 def work(team):
     """What a thread of the team does until it is told to stop."""
     settings = field(team, TEAM_SETTINGS)
     finished = 0  # the ticket word's upper part, of the job that has no chunks left
+    left = -1  # the core that it keeps away from
     while load(team, STOP) == 0:
         ticket = load(team, TICKET)
         if ticket >> CHUNK_BITS == finished:
@@ -295,6 +340,8 @@ def work(team):
         if ticket >> CHUNK_BITS == finished:
             sleep(team, finished)
             continue
+        if field(settings, SPIN) > 0:  # a core for every thread
+            left = step_aside(team, left)
         ticket = draw(team)
         if ticket & LOW >= ticket >> CHUNK_BITS & LOW:
             finished = ticket >> CHUNK_BITS
@@ -340,6 +387,7 @@ def run_together(team, step, pointers, start, deadline):
     write(team, JOB_GRAIN, grain)
     write(team, JOB_END, extent)
     store(team, DONE, 0)
+    note_core(team)
     generation = (load(team, TICKET) >> 2 * CHUNK_BITS) + 1 & GENERATIONS
     exchange(team, TICKET, generation << 2 * CHUNK_BITS | total << CHUNK_BITS)
     wake(team, min(total, threads) - 1)

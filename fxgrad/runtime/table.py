@@ -31,7 +31,7 @@ __all__ = ["Move", "Operand", "Run", "Table", "expected_words"]
 TEAM, THREADS, SPIN, SLICE, CLOCK, NONE = range(6)
 
 TICKET, DONE, OWNER, SLEEPERS, WAITING, STOP = 0, 8, 16, 24, 32, 33  # the busy ones on cache lines of their own
-JOB_STEP, JOB_POINTERS, JOB_START, JOB_GRAIN, JOB_END, TEAM_SETTINGS = range(40, 46)
+JOB_STEP, JOB_POINTERS, JOB_START, JOB_GRAIN, JOB_END, TEAM_SETTINGS, CALLERS_CORE = range(40, 47)
 MUTEX, WORK, FINISHED, TEAM_WORDS = 48, 64, 80, 96
 CHUNK_BITS = 20  # of TICKET: its low bits are the next chunk, as many above it the number of chunks, the rest counts the jobs
 
