@@ -462,6 +462,9 @@ def test_command_line(module: str, tmp_path: Path, capsys: pytest.CaptureFixture
         (["{}:cube", "--shapes", "f32"], "begins with a dtype"),
         (["{}:cube", "--shapes", "3x4"], "neither a shape nor a dtype"),
         (["{}:cube", "--args", "3"], "no floating-point argument"),
+        (["{}:cube", "--args", "np.one(3)"], "has no attribute 'one'"),
+        (["{}:cube", "--args", "(1.0"], "SyntaxError"),
+        (["{}:right", "--shapes", "3", "4"], "matmul"),
     ],
 )
 def test_command_line_says_what_is_wrong(
