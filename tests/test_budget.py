@@ -19,7 +19,7 @@ from fxgrad.compile import budget as budgets
 from fxgrad.compile import lower
 from fxgrad.compile.inline import flatten
 from fxgrad.ir.program import Eqn, Program
-from fxgrad.ir.types import Var
+from fxgrad.ir.types import TAPE, Aval, Var
 from fxgrad.primitives import transcendental
 from fxgrad.runtime.eager import run_program
 from fxgrad.testing.bits import assert_same_bits
@@ -310,12 +310,16 @@ def test_without_places_less_would_be_saved(monkeypatch: pytest.MonkeyPatch) -> 
 # ---- checkpoint(f, memory_budget(bytes)) -------------------------------------------------------------------------------------
 
 
-def kept_bytes(f: Callable[..., Any], policy: Any, *args: Any) -> int:
+def handed_over(f: Callable[..., Any], policy: Any, *args: Any) -> list[Aval]:
     """What grad of the checkpointed f hands from its first half to its second, beside f's inputs."""
     program = fx.make_ir(fx.grad(lambda *args: fnp.sum(fnp.square(fx.checkpoint(f, policy)(*args))), 1))(*args)
     first, second = (e for e in program.eqns if e.prim.name == "checkpoint")
     made = set(first.outputs)
-    return sum(a.aval.nbytes for a in dict.fromkeys(second.inputs) if a in made)
+    return [a.aval for a in dict.fromkeys(second.inputs) if a in made]
+
+
+def kept_bytes(f: Callable[..., Any], policy: Any, *args: Any) -> int:
+    return sum(aval.nbytes for aval in handed_over(f, policy, *args))
 
 
 def blocks(params: Any, x: Any) -> Any:
@@ -338,6 +342,26 @@ def test_a_checkpoint_keeps_what_its_budget_allows() -> None:
         flops.append(compiled(g, None, *ARGS).flops)
     assert kept == sorted(kept) and kept[0] == 0 and kept[-1] > everything / 3
     assert flops == sorted(flops, reverse=True) and flops[-1] < 0.8 * flops[0]
+
+
+@pytest.mark.parametrize("turns", [3, 40])
+def test_loops_of_unknown_length_fit_in_no_budget(turns: int) -> None:
+    """How long a tape gets is not known when the choice is made, so the loop is run again."""
+    scale, x = np.float64(0.5), ARGS[1]
+
+    def f(scale: Any, x: Any) -> Any:
+        y = fx.while_loop(lambda s: s[0] < turns, lambda s: (s[0] + 1, fnp.sin(fnp.exp(s[1]))), (0, fnp.cos(scale * x)))[1]
+        return y * fnp.exp(y)
+
+    want = fx.grad(lambda *args: fnp.sum(f(*args)), (0, 1))(scale, x)
+    for budget in (0, 8, x.nbytes, 1 << 30):
+        policy = P.memory_budget(budget)
+        g = fx.grad(lambda *args, policy=policy: fnp.sum(fx.checkpoint(f, policy)(*args)), (0, 1))
+        same(g(scale, x), want)
+        same(fx.jit(g)(scale, x), want)
+        kept = handed_over(f, policy, scale, x)
+        assert all(a.dtype != TAPE for a in kept) and sum(a.nbytes for a in kept) <= budget
+    assert any(a.dtype == TAPE for a in handed_over(f, P.everything_saveable, scale, x))
 
 
 def test_budgets_of_checkpoints_compose() -> None:

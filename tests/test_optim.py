@@ -132,6 +132,7 @@ def test_lion_and_decay_by_hand() -> None:
 def test_clipping() -> None:
     g = {"a": np.array([3.0, -4.0]), "b": np.array([[12.0]])}
     assert optim.global_norm(g) == 13.0
+    assert optim.global_norm({"a": None, "b": ()}) == 0.0
     clipped, _ = optim.clip_by_global_norm(6.5).update(g, ())
     np.testing.assert_allclose(clipped["a"], [1.5, -2.0], rtol=1e-15)
     same, _ = optim.clip_by_global_norm(14.0).update(g, ())
@@ -197,6 +198,9 @@ def test_errors() -> None:
         optim.adamw(0.1).update(np.ones(2), optim.adamw(0.1).init(np.ones(2)))
     with pytest.raises(ValueError, match="a chain of 2 transformations got the states of 1"):
         optim.adam(0.1).update(np.ones(2), ((),))
+    for shape in ((2, 3), (1,), ()):
+        with pytest.raises(ValueError, match=r"shape \[.*\] met a parameter of shape \[3\]"):
+            optim.apply_updates({"w": np.ones(3)}, {"w": np.ones(shape)})
     with pytest.raises(fx.TreeMismatchError):
         optim.sgd(0.1, 0.9).update({"a": np.ones(2)}, optim.sgd(0.1, 0.9).init({"b": np.ones(2)}))
     with pytest.raises(ValueError, match="boundaries"):

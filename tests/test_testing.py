@@ -192,6 +192,44 @@ def test_hard_but_right(name: str) -> None:
         caught(lambda: check_grads(f, args, grad=lambda x: grad(x) * (1 + 1e-4)))
 
 
+RANGE: dict[str, tuple[F, np.ndarray, F]] = {
+    "large arguments": (lambda x: np.sum(np.sin(x / 1e200)), 1e200 * W, lambda x: np.cos(x / 1e200) / 1e200),
+    "small arguments": (lambda x: np.sum(np.sin(x * 1e200)), 1e-200 * W, lambda x: np.cos(x * 1e200) * 1e200),
+    "large derivatives": (lambda x: 1e200 * np.sum(np.sin(x)), W, lambda x: 1e200 * np.cos(x)),
+    "overflow a step away": (lambda x: np.sum(np.exp(x)), np.array([700.0, 1.0]), np.exp),
+    "growing": (lambda x: np.sum(np.exp(x)), np.array([100.0]), np.exp),
+    "growing faster": (lambda x: np.sum(np.cosh(x * x)), np.array([25.0]), lambda x: 2 * x * np.sinh(x * x)),
+    "a power that overflows": (lambda x: np.sum(x**100), np.array([1100.0, 1.0]), lambda x: 100 * x**99),
+    "the edge of float32": (lambda x: np.sum(np.exp(x)), np.array([85.0, 1.0], np.float32), np.exp),
+}
+
+
+@pytest.mark.parametrize("name", RANGE)
+def test_numbers_near_the_ends_of_the_range(name: str) -> None:
+    """Squares and long steps may overflow: right derivatives pass all the same, and wrong ones do not."""
+    f, x, grad = RANGE[name]
+    check_grads(f, (x,), order=1)
+    check_grads(f, (x,), grad=grad)
+    for factor in (1.5, 1.001):
+        caught(lambda factor=factor: check_grads(f, (x,), grad=lambda x: grad(x) * x.dtype.type(factor)))
+
+
+def test_rules_that_know_one_dtype() -> None:
+    """Values are measured in double precision even where the derivative exists in float32 only."""
+
+    def sine(factor: float) -> F:
+        f = fx.custom_vjp(fnp.sin)
+        f.defvjp(lambda x: (fnp.sin(x), x), lambda x, g: ((factor * g * fnp.cos(x)).astype(np.float32),))
+        return f
+
+    found = check_grads(sine(1.0), (W.astype("f"),), order=1, modes="rev")
+    assert found.modes == ["reverse mode"] and found.comparisons > 0
+    assert "no reverse mode in double precision: FxTypeError: bwd of custom_vjp" in str(found)
+    caught(lambda: check_grads(sine(1.01), (W.astype("f"),), order=1, modes="rev"))
+    with pytest.raises(TypeError, match="has dtype float32"):  # wrong in its own precision
+        check_grads(sine(1.0), (W,), order=1, modes="rev")
+
+
 def test_how_it_measures() -> None:
     assert check_grads(lambda x: np.sum(np.sin(x)), (W,), order=1).method == "the complex step, in double precision"
     assert check_grads(lambda x: np.sum(np.sin(x)), (W.astype("f"),), order=1).method == "the complex step, in double precision"
@@ -424,6 +462,9 @@ def test_command_line(module: str, tmp_path: Path, capsys: pytest.CaptureFixture
         (["{}:cube", "--shapes", "f32"], "begins with a dtype"),
         (["{}:cube", "--shapes", "3x4"], "neither a shape nor a dtype"),
         (["{}:cube", "--args", "3"], "no floating-point argument"),
+        (["{}:cube", "--args", "np.one(3)"], "has no attribute 'one'"),
+        (["{}:cube", "--args", "(1.0"], "SyntaxError"),
+        (["{}:right", "--shapes", "3", "4"], "matmul"),
     ],
 )
 def test_command_line_says_what_is_wrong(

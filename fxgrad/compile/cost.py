@@ -10,7 +10,7 @@ from fxgrad.ir.program import Eqn, Program, subprograms
 from fxgrad.ir.types import TAPE, Atom, Var
 from fxgrad.kernels.spec import cost
 
-__all__ = ["equation_cost", "library_flops"]
+__all__ = ["equation_cost", "library_flops", "work"]
 
 _PER_ELEMENT = {"cumsum": 1, "cumprod": 1, "linear_recurrence": 2}
 # Of a matrix of m rows and n columns, in units of m * n * min(m, n): Golub, Van Loan (2013).
@@ -57,13 +57,17 @@ _VECTOR_OPS = 5  # elements of a cheap operation in a kernel
 
 
 def equation_cost(eqn: Eqn, stored: Iterable[Atom] | None = None) -> int | None:
-    """The work of an equation, in bytes of memory traffic that take as long; None if it cannot be run again.
+    """The `work` of an equation; None if it has a tape, which compiled programs do not make again."""
+    taped = any(type(a) is Var and a.aval.dtype == TAPE for a in (*eqn.inputs, *eqn.outputs))
+    return None if taped else work(eqn, stored)
+
+
+def work(eqn: Eqn, stored: Iterable[Atom] | None = None) -> int:
+    """The work of an equation, in bytes of memory traffic that take as long; of a loop of unknown length that of one turn.
 
     Operations that kernels fuse count half of what they read and write: of their operands and results that are `stored`, or all.
     """
     atoms = [a for a in (*eqn.inputs, *eqn.outputs) if type(a) is Var]
-    if any(a.aval.dtype == TAPE for a in atoms):
-        return None
     name, kind = eqn.prim.name, eqn.prim.kind
     if kind == "control":
         return max(1, eqn.params.get("length", 1)) * sum(map(program_cost, subprograms(eqn)))

@@ -115,12 +115,26 @@ def apply_updates(params: Tree, updates: Tree) -> Tree:
     Returns:
         A new tree; the arguments stay as they are.
 
+    Raises:
+        FxValueError: an update has another shape than its parameter.
+
     Example:
         >>> import numpy as np, fxgrad as fx
         >>> fx.optim.apply_updates({"w": np.array([1.0, 2.0])}, {"w": np.array([0.5, 0.5])})
         {'w': array([1.5, 2.5])}
     """
-    return tree.map(lambda p, u: fnp.astype(fnp.add(p, u), fnp.asarray(p).dtype), params, updates)
+
+    def moved(p: Any, u: Any) -> Any:
+        p, shape = fnp.asarray(p), fnp.shape(u)
+        if shape != p.shape:
+            raise errors.FxValueError(
+                f"an update of shape {list(shape)} met a parameter of shape {list(p.shape)}",
+                why="Broadcasting would give the parameter another shape, or one update to all of its elements.",
+                fix="Pass updates that were made of gradients of these parameters: fx.grad gives them their shapes.",
+            )
+        return fnp.astype(fnp.add(p, u), p.dtype)
+
+    return tree.map(moved, params, updates)
 
 
 def chain(*transformations: Transformation) -> Transformation:
@@ -225,7 +239,7 @@ def global_norm(values: Tree) -> Any:
         np.float64(5.0)
     """
     squares = [fnp.sum(fnp.square(x)) for x in tree.leaves(values)]
-    total = squares[0]
+    total = squares[0] if squares else 0.0
     for s in squares[1:]:
         total = total + s
     return fnp.sqrt(total)
@@ -244,8 +258,6 @@ def clip_by_global_norm(max_norm: float) -> Transformation:
     """
 
     def clipped(gradients: Tree, params: Tree) -> Tree:
-        if not tree.leaves(gradients):
-            return gradients
         norm = global_norm(gradients)
         small = norm < max_norm
         norm = fnp.where(small, 1.0, norm)

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write("\n".join(str(curves).splitlines()[: len(curves.curves) + 1]) + f"\nwritten: {options.picture}\n")
     except (errors.FxError, ImportError) as error:
         sys.stderr.write(f"{error}\n")
+        return 2
+    except Exception:  # noqa: BLE001 -- of the user's module, arguments or function: left to Python, its exit code would be 1
+        traceback.print_exc()
         return 2
     return code
 

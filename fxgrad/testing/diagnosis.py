@@ -96,7 +96,7 @@ class _Scalar:
     def computed(self, v: Direction) -> float:
         if self.gradient is not None:
             return float(np.sum(self.gradient[v.positions] * v.values))
-        pushed = self.subject.push(v.dense(self.subject.size), self.precision)
+        pushed = self.subject.push(v.dense(self.subject.size) / v.length, self.precision) * v.length
         return float(np.sum(self.w[self.w != 0] * pushed[self.w != 0]))
 
     def measured(self, v: Direction) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Estimate", "central", "complex_step", "extrapolated", "one_sided"]
+__all__ = ["Estimate", "central", "complex_step", "extrapolated", "norm", "one_sided"]
 
 Path = Callable[[float], np.ndarray]  # t -> f(x + t v) as a float64 vector; NaN where f has no value
 
@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
 
     value: np.ndarray
     bar: np.ndarray
-    size: np.ndarray  # the largest values of f that were met
+    size: np.ndarray  # the largest values of f that it was made of
     step: float  # the smallest that was used
 
     def weighted(self, w: np.ndarray) -> Estimate:
@@ -41,6 +41,12 @@ class Estimate(NamedTuple):
             np.sum(c[on] * x[on], keepdims=True) for c, x in ((w, self.value), (np.abs(w), self.bar), (np.abs(w), self.size))
         ]
         return Estimate(value, bar, size, self.step)
+
+
+def norm(x: np.ndarray) -> float:
+    """The Euclidean length of a vector, also where squares of its entries overflow or vanish."""
+    largest = float(np.max(np.abs(x), initial=0.0))
+    return largest * float(np.sqrt(np.sum((x / largest) ** 2))) if 0 < largest < np.inf else largest
 
 
 def central(path: Path, step: float, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -62,20 +68,22 @@ def extrapolated(path: Path, noise: np.ndarray, first: float = FIRST_STEP, small
         For each output the entry of Ridders' table with the least estimated error.
     """
     value, bar, size = np.full(noise.shape, np.nan), np.full(noise.shape, np.inf), np.zeros(noise.shape)
-    step, row = first, list[np.ndarray]()
+    step, row, mets = first, list[np.ndarray](), list[np.ndarray]()
     while step >= smallest:
         difference, rounding, met = central(path, step, noise)
         rounding *= AMPLIFIED
-        size = np.fmax(size, met)
+        mets.append(met)
+        reach = met
         before, row = row, [difference]
         with np.errstate(all="ignore"):
             for j, old in enumerate(before[:COLUMNS]):
                 new = row[j] + (row[j] - old) / (4.0 ** (j + 1) - 1)
                 error = np.maximum(np.abs(new - row[j]), np.abs(new - old)) + rounding
+                reach = np.fmax(reach, mets[-2 - j])  # not of longer steps: exp(x + 37) says nothing about exp(x)
                 better = error < bar  # NaN is not
-                value[better], bar[better] = new[better], error[better]
+                value[better], bar[better], size[better] = new[better], error[better], reach[better]
                 row.append(new)
-        if np.all(bar <= 2 * rounding):
+        if np.all(np.isfinite(bar) & (bar <= 2 * rounding)):
             break
         step /= 2
     return Estimate(value, bar, size, step)

@@ -25,7 +25,7 @@ class Direction(NamedTuple):
 
     @property
     def length(self) -> float:
-        return float(np.sqrt(np.sum(self.values**2)))
+        return differences.norm(self.values)
 
     def dense(self, size: int) -> np.ndarray:
         out = np.zeros(size)
@@ -59,7 +59,7 @@ class Reference:
     def _scale(part: np.ndarray) -> float:
         """How large the entries of an argument are: their root mean square; 1 where all are zero."""
         part = part[np.isfinite(part)]
-        return float(np.sqrt(np.mean(part**2))) or 1.0 if part.size else 1.0
+        return differences.norm(part) / part.size**0.5 or 1.0 if part.size else 1.0
 
     def nearby(self, eps: float) -> np.ndarray:
         """A point an ulp away."""

@@ -16,6 +16,7 @@ from fxgrad.transforms.recompute import Graph
 __all__ = ["Keeping", "Saveable", "opened", "saving", "within_bytes"]
 
 Saveable = Callable[[Eqn], bool]
+_TAPE_BYTES = 1 << 50  # nobody knows how long a tape will be: it fits in no budget
 Keeping = Callable[[Sequence[Eqn], Sequence[Var]], Saveable]  # of equations and of their results that are needed later
 
 
@@ -98,14 +99,14 @@ def within_bytes(most: int) -> Keeping:
     """Keeps results of so many bytes in all, those that cost most to compute again."""
 
     def choose(eqns: Sequence[Eqn], needed: Sequence[Var]) -> Saveable:
-        from fxgrad.compile.cost import equation_cost
+        from fxgrad.compile.cost import work
 
         root: dict[Any, Any] = {}
         for e in eqns:
             if e.prim.kind == "view" and len(e.inputs) == 1:
                 root.update((v, root.get(e.inputs[0], e.inputs[0])) for v in e.outputs)
-        size = lambda v: 0 if v.aval.dtype == TAPE else v.aval.nbytes  # noqa: E731
-        graph = Graph(eqns, needed, set(), [equation_cost(e) for e in eqns], size, root)
+        size = lambda v: _TAPE_BYTES if v.aval.dtype == TAPE else v.aval.nbytes  # noqa: E731
+        graph = Graph(eqns, needed, set(), [work(e) for e in eqns], size, root)
         choice = graph.choice(most, transient=False)
         assert choice is not None  # everything can be computed again
         kept = {id(e) for i, e in enumerate(eqns) if i not in choice.again}
