@@ -272,7 +272,8 @@ def _shares_columns(p: Product, gathered: bool) -> bool:
     """Whether threads take columns of the result.
 
     There are too few rows, or too few for panels of b that threads share, or b is the larger operand and every piece of rows
-    would read it. The last only where a lies turned (as in the gradient of a weight): what others compute by rows, a pipeline may go on with.
+    would read it. That only where a lies turned (as in the gradient of a weight): what others compute by rows, a pipeline may
+    go on with.
     """
     if _is_whole(p):
         return False
