@@ -1,6 +1,9 @@
-"""A vector times a large matrix: its blocks of rows are the units of work, and the sums are the fixed ones."""
+"""Vectors times what is too large for the caches, which is read in an order of its own: the sums are the fixed ones."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,16 @@ def plans(k: int, n: int, dtype: str) -> list[Run]:
     return plan_product(Product(t, 1, 1, 1, n, k, x, a, y))
 
 
+def same_for_any_number_of_threads(f: Callable[..., Any], x: np.ndarray, y: np.ndarray, expected: Any) -> None:
+    before = fx.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            fx.set_num_threads(threads)
+            assert_same_bits(f(x, y), expected)
+    finally:
+        fx.set_num_threads(before)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("k, n", [(2048, 512), (2305, 333), (4100, 129)])
 def test_blocks_of_rows_are_shared(k: int, n: int, dtype: str) -> None:
@@ -27,14 +40,24 @@ def test_blocks_of_rows_are_shared(k: int, n: int, dtype: str) -> None:
     expected = reference(x[None, None], a[None])[0, 0]
     if a.nbytes >= 1 << 21:
         assert [type(r.kernel) for r in plans(k, n, dtype)] == [MatvecKernel, SumKernel]
-    f = fx.jit(lambda x, a: x @ a)
-    before = fx.get_num_threads()
-    try:
-        for threads in (1, 2, 3):
-            fx.set_num_threads(threads)
-            assert_same_bits(f(x, a), expected)
-    finally:
-        fx.set_num_threads(before)
+    same_for_any_number_of_threads(fx.jit(lambda x, a: x @ a), x, a, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("more", [1, 8 * 256, 13 * 256 + 77])
+def test_dot_from_afar(more: int, dtype: str) -> None:
+    rng = np.random.default_rng(more)
+    x, y = rng.standard_normal((2, (1 << 20) // np.dtype(dtype).itemsize + more)).astype(dtype)
+    expected = reference(x[None, None], y[None, :, None])[0, 0, 0]
+    same_for_any_number_of_threads(fx.jit(lambda x, y: x @ y), x, y, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_from_afar(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    a, x = rng.standard_normal((333, 1113)).astype(dtype), rng.standard_normal(1113).astype(dtype)
+    assert a.nbytes > 1 << 20
+    same_for_any_number_of_threads(fx.jit(lambda a, x: a @ x), a, x, reference(a[None], x[None, :, None])[0, :, 0])
 
 
 def test_strips_that_are_wide_are_shared_as_they_are() -> None:

@@ -1,7 +1,8 @@
 """Products with a vector: the chains of different results, or of different blocks of k, run side by side in the lanes.
 
 A matrix whose rows are contiguous along k is read in small squares that are transposed on the way into the registers; one whose
-rows are contiguous along the results is streamed row by row over sums that stay in the first-level cache.
+rows are contiguous along the results is streamed row by row over sums that stay in the first-level cache. What comes from memory
+is read in several places at once, and asked for ahead in each.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _ROWS_AT_ONCE = 8  # rows streamed together over the sums
 _SPAN = 16384  # bytes of the sums streamed over
 _FAR = 1 << 20  # bytes of a vector that is read from beyond the second-level cache
 _TOGETHER = 8  # blocks of a dot product whose lines are read together
+_ROW_AHEAD, _BLOCK_AHEAD = 1024, 2048  # bytes by which rows of a matrix and of blocks are asked for before they are read
 _APART = (
     1 << 14
 )  # bytes of the blocks whose chains run side by side: with more, lines on one set of the cache drive each other out
@@ -54,18 +56,17 @@ class _Turned:
     """Chains whose k run along memory: `groups` vectors of them, read as quads of 16 bytes."""
 
     def __init__(self, b: ir.IRBuilder, dtype: np.dtype, chains: int):
-        wide = any(f in _target_features().split(",") for f in ("+avx2", "+avx512f"))
         self.b, self.dtype = b, dtype
-        self.quad = _QUAD // dtype.itemsize
-        self.width = (32 if wide else 16) // dtype.itemsize  # shuffles of 32 bytes have two ports, of 64 only one
-        self.groups = chains // self.width
+        self.quad, self.width = _QUAD // dtype.itemsize, self.width_of(dtype)
+        self.count, self.groups = chains, chains // self.width
         self.tile = Tile(b, dtype, 1, 1, self.width)
         self.zeros = [ir.Constant(self.tile.lanes.vector_type(dtype), None)] * self.groups
 
-    def load(self, place: Callable[[int], ir.Value]) -> list[list[ir.Value]]:
-        """For each of the next `quad` k, the vectors of all groups; `place(i)` is where chain i stands."""
-        columns = [self.columns(g, place) for g in range(self.groups)]
-        return [list(c) for c in zip(*columns, strict=True)]
+    @staticmethod
+    def width_of(dtype: np.dtype) -> int:
+        """Chains in a vector: shuffles of 32 bytes have two ports, of 64 only one."""
+        wide = any(f in _target_features().split(",") for f in ("+avx2", "+avx512f"))
+        return (32 if wide else 16) // dtype.itemsize
 
     def columns(self, group: int, place: Callable[[int], ir.Value]) -> list[ir.Value]:
         """The vectors of one group, for each of the next `quad` k."""
@@ -113,41 +114,31 @@ class _Matvec(_Frame):
         return self.fn
 
     def _turn_rows(self, a: ir.Value, x: ir.Value, c: ir.Value, low: ir.Value, high: ir.Value) -> None:
-        """MATVEC_ROWS results at a time; where fewer are left, the last ones again."""
-        b, p = self.b, self.p
-        rows = Loop(b, low, high, MATVEC_ROWS)
-        row = smaller(b, rows.i, b.sub(p["m"], i64(MATVEC_ROWS)))
-        chains = _Turned(b, self.dtype, MATVEC_ROWS)
+        """The results of a few vectors at a time; where fewer are left, the last ones again."""
+        b, p, chains = self.b, self.p, _Turned(self.b, self.dtype, rows_together(self.dtype))
+        far = b.icmp_signed(">", b.mul(p["m"], p["a_row"]), i64(_FAR))
+        sums = self.stack(chains.count * self.size)
+        lines = row_lines_function(self.fn.module, self.dtype)
+        rows = Loop(b, low, high, chains.count)
+        row = smaller(b, rows.i, b.sub(p["m"], i64(chains.count)))
         start = at(b, a, b.mul(row, p["a_row"]))
         blocks = Loop(b, i64(0), p["k"], self.k_block, chains.zeros)
         length, first = smaller(b, i64(self.k_block), b.sub(p["k"], blocks.i)), b.icmp_signed("==", blocks.i, i64(0))
-        places = at(b, start, b.mul(blocks.i, i64(self.size))), at(b, x, b.mul(blocks.i, p["b_row"]))
-        sums = self._turned_block(chains, *places, length)
-        blocks.end([b.select(first, s, chains.tile.add(t, s)) for t, s in zip(blocks.carried, sums, strict=True)])
+        whole = b.and_(length, i64(-(LINE // self.size)))
+        here, there = at(b, start, b.mul(blocks.i, i64(self.size))), at(b, x, b.mul(blocks.i, p["b_row"]))
+        b.call(lines, [here, p["a_row"], there, p["b_row"], sums, whole, far])
+        lanes, pitch = chains.tile.lanes, chains.width * self.size
+        held = [lanes.load(at(b, sums, g * pitch), self.dtype) for g in range(chains.groups)]
+        rest = Loop(b, whole, length, 1, held)
+        q, v = at(b, here, b.mul(rest.i, i64(self.size))), at(b, there, b.mul(rest.i, p["b_row"]))
+        column = chains.load_one(lambda i: at(b, q, b.mul(p["a_row"], i64(i))))
+        rest.end(chains.chain(column, [lanes.load_splat(v, self.dtype).v] * chains.groups, rest.carried))
+        totals = zip(blocks.carried, rest.carried, strict=True)
+        blocks.end([b.select(first, s, chains.tile.add(t, s)) for t, s in totals])
         target = at(b, c, b.mul(row, i64(self.size)))
         for g, total in enumerate(blocks.carried):
-            b.store(total, at(b, target, g * chains.width * self.size), align=self.size)
+            b.store(total, at(b, target, g * pitch), align=self.size)
         rows.end()
-
-    def _turned_block(self, chains: _Turned, place: ir.Value, vector: ir.Value, length: ir.Value) -> list[ir.Value]:
-        """One block of k for all chains."""
-        b, p = self.b, self.p
-
-        def splat(pointer: ir.Value) -> list[ir.Value]:
-            return [chains.tile.lanes.load_splat(pointer, self.dtype).v] * chains.groups
-
-        whole = b.and_(length, i64(-chains.quad))
-        loop = Loop(b, i64(0), whole, chains.quad, [place, vector, *chains.zeros])
-        q, v, sums = loop.carried[0], loop.carried[1], loop.carried[2:]
-        for column in chains.load(lambda i: at(b, q, b.mul(p["a_row"], i64(i)))):
-            sums = chains.chain(column, splat(v), sums)
-            v = at(b, v, p["b_row"])
-        loop.end([at(b, q, _QUAD), v, *sums])
-        rest = Loop(b, whole, length, 1, loop.carried)
-        r, v, sums = rest.carried[0], rest.carried[1], rest.carried[2:]
-        column = chains.load_one(lambda i: at(b, r, b.mul(p["a_row"], i64(i))))
-        rest.end([at(b, r, self.size), at(b, v, p["b_row"]), *chains.chain(column, splat(v), sums)])
-        return rest.carried[2:]
 
     def _stream_rows(self, a: ir.Value, x: ir.Value, c: ir.Value, low: ir.Value, high: ir.Value) -> None:
         """Spans of results; for each block of k, rows of the matrix are multiplied into sums that lie on the stack."""
@@ -200,6 +191,40 @@ class _Matvec(_Frame):
         rows.end()
 
 
+def rows_together(dtype: np.dtype) -> int:
+    """Rows whose chains run side by side: two vectors of them, since one would wait for its sums."""
+    return 2 * _Turned.width_of(dtype)
+
+
+def row_lines_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
+    """lines(a, row, x, step, sums, length, far): the chains of `rows_together` rows over `length` k, whole lines.
+
+    A line of each row of a vector is used up before the next is touched: where rows lie a power of two apart, all their lines
+    fall on few sets of the first-level cache. Hardware that reads ahead stops at the end of a page, so every row's own next
+    lines are asked for.
+    """
+    fn, b = helper_function(module, f"fx_product_row_lines_{dtype.name}", [PTR, I64, PTR, I64, PTR, I64, I1])
+    a, row, x, step, sums, length, far = fn.args
+    chains, size = _Turned(b, dtype, rows_together(dtype)), dtype.itemsize
+    lines = Loop(b, i64(0), length, LINE // size, [a, x, *chains.zeros])
+    here, vector, totals = lines.carried[0], lines.carried[1], lines.carried[2:]
+    rows = [at(b, here, b.mul(row, i64(i))) for i in range(chains.count)]
+    with b.if_then(far):
+        for place in rows:
+            prefetch(b, at(b, place, _ROW_AHEAD))
+    factors = [at(b, vector, b.mul(step, i64(i))) for i in range(LINE // size)]
+    splats = [chains.tile.lanes.load_splat(factor, dtype).v for factor in factors]
+    for g in range(chains.groups):
+        for part in range(0, LINE, _QUAD):
+            for i, column in enumerate(chains.columns(g, [at(b, r, part) for r in rows].__getitem__)):
+                totals[g] = chains.tile.multiply_add(column, splats[part // size + i], totals[g])
+    lines.end([at(b, here, LINE), at(b, vector, b.mul(step, i64(LINE // size))), *totals])
+    for g, total in enumerate(lines.carried[2:]):
+        b.store(total, at(b, sums, g * chains.width * size), align=size)
+    b.ret_void()
+    return fn
+
+
 def emit_matvec(module: ir.Module, name: str, dtype: np.dtype, k_block: int) -> ir.Function:
     """Add the kernel to an LLVM module as an internal function."""
     return _Matvec(module, name, dtype, k_block).emit()
@@ -224,12 +249,11 @@ class _Dot(_Frame):
         apart = b.icmp_signed("!=", self.p["parts"], i64(0))
         waiting = self.stack(DOT_BLOCKS * self.size)
         self.running, self.offsets = self.stack(self.most * self.size), self.stack(self.most * 8)
-        self.lines = lines_function(self.fn.module, self.dtype, self.k_block)
+        self.lines = lines_function(self.fn.module, self.dtype)
         batches, low, high = self.open_batches()
         first, stop = b.select(apart, low, i64(0)), b.select(apart, high, count)
         self.sums = b.select(apart, self.z.start, waiting)
-        self.far = b.icmp_signed(">", k, i64(_FAR // self.size))
-        self._passes(first, stop)
+        self._passes(self._spread(first, stop), stop)
         self._repair(first, stop)
         with b.if_then(b.not_(apart)):
             t = memory_type(self.dtype)
@@ -241,6 +265,32 @@ class _Dot(_Frame):
         batches.end()
         b.ret_void()
         return self.fn
+
+    def _spread(self, first: ir.Value, stop: ir.Value) -> ir.Value:
+        """Most blocks of a vector that is read from afar; where the others begin.
+
+        Each lane has a row of blocks of its own, so that memory is read in many places at once, each in its order: hardware
+        reads ahead in every page that it sees being walked. The rows' lengths are odd, so that not all are on the same sets of
+        the cache.
+        """
+        b = self.b
+        far = b.icmp_signed(">", self.p["k"], i64(_FAR // self.size))
+        each = b.sdiv(b.sub(smaller(b, stop, self.full), first), i64(_TOGETHER))
+        odd = b.sub(each, b.and_(b.add(each, i64(1)), i64(1)))
+        each = b.select(b.and_(far, b.icmp_signed(">", each, i64(0))), odd, i64(0))
+        pitch = b.mul(each, i64(self.k_block * self.size))
+        for lane in range(_TOGETHER):
+            b.store(b.mul(pitch, i64(lane)), at(b, self.offsets, lane * 8), align=8)
+        zeros = ir.Constant(ir.VectorType(memory_type(self.dtype), _TOGETHER), None)
+        passes = Loop(b, i64(0), each, 1)
+        start = b.add(first, passes.i)
+        b.store(zeros, self.running, align=self.size)
+        self._lines(start, i64(1), (i64(0), i64(self.k_block)), far)
+        for lane in range(_TOGETHER):
+            total = b.load(at(b, self.running, lane * self.size), typ=memory_type(self.dtype), align=self.size)
+            b.store(total, self._sum(b.add(start, b.mul(each, i64(lane)))), align=self.size)
+        passes.end()
+        return b.add(first, b.mul(each, i64(_TOGETHER)))
 
     def _passes(self, first: ir.Value, stop: ir.Value) -> None:
         """The blocks, in passes of about equally many; the last block may be shorter than the others.
@@ -274,16 +324,19 @@ class _Dot(_Frame):
     def _run(self, start: ir.Value, count: ir.Value, k: tuple[ir.Value, ir.Value]) -> None:
         """Chains of `count` blocks, over part of their k; lanes beyond follow the last."""
         b, last = self.b, self.b.sub(count, i64(1))
-        pitch = i64(self.k_block * self.size)
         t = ir.VectorType(I64, self.most)
         lane, splat = ir.Constant(t, list(range(self.most))), ir.Constant(ir.VectorType(I32, self.most), None)
         most = b.shuffle_vector(b.insert_element(ir.Constant(t, ir.Undefined), last, ir.Constant(I32, 0)), lane, splat)
         block = b.select(b.icmp_signed("<", lane, most), lane, most)
         b.store(b.mul(block, ir.Constant(t, [self.k_block * self.size] * self.most)), self.offsets, align=LINE)
-        groups = b.sdiv(b.add(count, i64(_TOGETHER - 1)), i64(_TOGETHER))
-        here = b.add(b.mul(start, pitch), b.mul(k[0], i64(self.size)))
+        self._lines(start, b.sdiv(b.add(count, i64(_TOGETHER - 1)), i64(_TOGETHER)), k, ir.Constant(I1, 0))
+
+    def _lines(self, start: ir.Value, groups: ir.Value, k: tuple[ir.Value, ir.Value], far: ir.Value) -> None:
+        """Chains of the blocks that `offsets` leads to from `start`, over part of their k."""
+        b = self.b
+        here = b.add(b.mul(start, i64(self.k_block * self.size)), b.mul(k[0], i64(self.size)))
         x, y = (at(b, v.start, here) for v in (self.x, self.y))
-        b.call(self.lines, [x, y, self.offsets, self.running, groups, b.sub(k[1], k[0]), self.far])
+        b.call(self.lines, [x, y, self.offsets, self.running, groups, b.sub(k[1], k[0]), far])
 
     def _sum(self, block: ir.Value) -> ir.Value:
         return at(self.b, self.sums, self.b.mul(block, i64(self.size)))
@@ -323,39 +376,35 @@ class _Dot(_Frame):
             blocks.end()
 
 
-def lines_function(module: ir.Module, dtype: np.dtype, k_block: int) -> ir.Function:
+def lines_function(module: ir.Module, dtype: np.dtype) -> ir.Function:
     """lines(x, y, offsets, sums, groups, length, far): chains of `groups` times `_TOGETHER` blocks over `length` k, whole lines.
 
     A line of each block is used up before the next is touched: blocks lie powers of two apart, on few sets of the first-level
-    cache. Meanwhile memory after that of the blocks is asked for, in its order, into the second level.
+    cache. What is far is asked for ahead.
     """
     name = f"fx_product_lines_{dtype.name}"
     fn, b = helper_function(module, name, [PTR, PTR, PTR, PTR, I64, I64, I1])
     x, y, offsets, sums, groups, length, far = fn.args
-    chains, step = _Turned(b, dtype, _TOGETHER), i64(LINE)
-    pitch, lanes = k_block * dtype.itemsize, _TOGETHER * dtype.itemsize
-    after = b.mul(groups, i64(_TOGETHER * pitch))
-    lines = Loop(b, i64(0), length, LINE // dtype.itemsize, [x, y, at(b, x, after), at(b, y, after)])
-    sides, ahead = lines.carried[:2], lines.carried[2:]
-    asking = Loop(b, i64(0), b.select(far, groups, i64(0)), 1, ahead)
-    for source in asking.carried:
-        for i in range(_TOGETHER):
-            prefetch(b, at(b, source, i * LINE))
-    asking.end([at(b, v, _TOGETHER * LINE) for v in asking.carried])
+    chains, lanes = _Turned(b, dtype, _TOGETHER), _TOGETHER * dtype.itemsize
+    lines = Loop(b, i64(0), length, LINE // dtype.itemsize, [x, y])
     loop = Loop(b, i64(0), groups, 1, [offsets, sums])
     table, place = loop.carried
     moved = [b.load(at(b, table, i * 8), typ=I64, align=8) for i in range(_TOGETHER)]
+    with b.if_then(far):
+        for v in lines.carried:
+            for m in moved:
+                prefetch(b, at(b, at(b, v, m), _BLOCK_AHEAD))
     for g in range(chains.groups):
         spot = at(b, place, g * chains.width * dtype.itemsize)
         total = chains.tile.lanes.load(spot, dtype)
         for part in range(0, LINE, _QUAD):
-            places = ([at(b, at(b, v, m), part) for m in moved] for v in sides)
+            places = ([at(b, at(b, v, m), part) for m in moved] for v in lines.carried)
             left, right = (chains.columns(g, p.__getitem__) for p in places)
             for p, q in zip(left, right, strict=True):
                 total = chains.tile.multiply_add(p, q, total)
         b.store(total, spot, align=dtype.itemsize)
     loop.end([at(b, table, _TOGETHER * 8), at(b, place, lanes)])
-    lines.end([*(at(b, v, step) for v in sides), *asking.carried])
+    lines.end([at(b, v, LINE) for v in lines.carried])
     b.ret_void()
     return fn
 
