@@ -218,7 +218,8 @@ class Table:
         words[steps:launches] = rows
         words[expected:plans] = checks
         words[targets:expected] = self._targets
-        rows, moved = [], []
+        rows = []
+        moved: list[int] = []
         for x in self._operands:
             rows += [x.slot, x.offset, len(x.moves), moves + len(moved)]
             for move in x.moves:
