@@ -25,6 +25,17 @@ class Eqn:
         self.prim, self.inputs, self.params, self.outputs, self.source = prim, inputs, params, outputs, source
 
 
+class _Key(tuple):
+    """A structure as a key of dictionaries, hashed once: it is long, and looked up several times."""
+
+    _hash: int | None = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = tuple.__hash__(self)
+        return self._hash
+
+
 class Program:
     """A closed, typed function of arrays.
 
@@ -86,7 +97,7 @@ class Program:
                 row.append(tuple(sorted(params.items())) if len(params) > 1 else tuple(params.items()))
                 for v in eqn.outputs:
                     number[v] = len(number)
-            self._key = (*row, *[number[a] if type(a) is Var else a for a in self.outputs])
+            self._key = _Key([*row, *[number[a] if type(a) is Var else a for a in self.outputs]])
         return self._key
 
     @property
