@@ -474,6 +474,13 @@ def test_choices_fit_and_are_the_best_for_their_price() -> None:
             assert allowed(graph, choice.again, kept)
             assert sum(map(graph.size, kept)) <= most
             assert choice.cost <= min(cost for size, cost in found if size <= most)
+        for work in range(0, 120, 10):
+            choices = graph.within(work)
+            for choice in choices:
+                kept = set(graph.kept(choice.again))
+                assert choice.cost <= work and allowed(graph, choice.again, kept)
+                assert sum(map(graph.size, kept)) <= choice.bytes
+            assert choices[0].bytes <= min(size for size, cost in found if cost <= work)
 
 
 # ---- the frontier --------------------------------------------------------------------------------------------------------------

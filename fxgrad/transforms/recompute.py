@@ -138,6 +138,10 @@ class Graph:
         """For every division the way that takes the fewest bytes, in order of the bytes."""
         return sorted((self._segments(ends).least() for ends in self.divisions()), key=lambda c: (c.bytes, c.cost))
 
+    def within(self, work: int) -> list[Choice]:
+        """For every division the way that takes the fewest bytes for so much work, in order of the bytes."""
+        return sorted((self._segments(ends).within(work) for ends in self.divisions()), key=lambda c: (c.bytes, c.cost))
+
     def _segments(self, ends: tuple[int, ...]) -> _Segments:
         if ends not in self._options:
             self._options[ends] = _Segments(self, ends)
@@ -289,6 +293,17 @@ class _Segments:
             if k + 2 < len(ways[s]):
                 heappush(moves, (-_worth(ways[s], k + 1), -s, k + 1))
         return self._made([w[k] for w, k in zip(ways, chosen, strict=True)], transient)
+
+    def within(self, work: int) -> Choice:
+        """The fewest bytes for so much work, what comes again not counted: what saves most work for a byte is kept first."""
+        chosen, cost = [0] * len(self.ways), sum(w[0].cost for w in self.ways)
+        moves = sorted((-_worth(w, k), s, k) for s, w in enumerate(self.ways) for k in range(len(w) - 1))
+        for _, s, k in moves:
+            if cost <= work:
+                break
+            cost += self.ways[s][k + 1].cost - self.ways[s][k].cost
+            chosen[s] = k + 1
+        return self._made([w[k] for w, k in zip(self.ways, chosen, strict=True)], False)
 
     def _bytes(self, kept: np.ndarray, back: np.ndarray) -> int:
         """The most at one time: all that is kept, or what is kept up to a segment while that comes again."""
