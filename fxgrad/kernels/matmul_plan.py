@@ -267,7 +267,8 @@ def _by_columns(p: Product) -> bool:
     """
     if p.n <= p.m:
         return False
-    return p.m <= _SHORT or (p.a.row == p.dtype.itemsize and p.n >= 2 * p.m and not _in_place(p))
+    turned = p.outer * p.inner == 1 and p.a.row == p.dtype.itemsize
+    return p.m <= _SHORT or (turned and p.n >= 2 * p.m and not _in_place(p))
 
 
 def _in_place(p: Product) -> bool:
