@@ -35,9 +35,9 @@ def cut_finely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every unit of work is worth a thread, and a block of a pipeline is one unit."""
     plain = Table.pipeline
 
-    def pipeline(self: Table, runs: Any, rows: Any = (0, 0, 0), block: int = 0, lead: int = 0, room: int = 0) -> None:
+    def pipeline(self: Table, runs: Any, rows: Any = (0, 0, 0), block: int = 0, lead: int = 0, *room: Any) -> None:
         plan = runs[lead].plan.copy()
         plan[1] = min(plan[1], 1)
-        plain(self, [*runs[:lead], runs[lead]._replace(plan=plan), *runs[lead + 1 :]], rows, min(block, 1), lead, room)
+        plain(self, [*runs[:lead], runs[lead]._replace(plan=plan), *runs[lead + 1 :]], rows, min(block, 1), lead, *room)
 
     monkeypatch.setattr(Table, "pipeline", pipeline)

@@ -278,6 +278,13 @@ def test_threads_pack_the_columns_that_they_take(dtype: np.dtype, left: bool, ri
         assert_same_bits(found, reference(a, b))
 
 
+def test_gradients_of_wide_weights_share_columns() -> None:
+    a, b = values((1, 300, 260), FLOATS[0], 1).transpose(0, 2, 1), values((1, 300, 600), FLOATS[0], 2)
+    found, forms = in_pieces(a, b, lambda extent: list(range(extent + 1)))
+    assert forms == ["matmul"] and in_pieces(a, b[:, :, :400], lambda extent: [0, extent])[1] == ["pack", "matmul"]
+    assert_same_bits(found, reference(a, b))
+
+
 def test_panels_of_a_b_that_batches_share_are_packed_once() -> None:
     a, b = (
         values((3, 200, 64), FLOATS[0], 1).transpose(1, 0, 2)[:, ::2],

@@ -83,6 +83,58 @@ def test_heads_are_rows_of_their_batch():
     assert any(title.count("matmul") == 2 and "exp" in title for title in joined(f, x))
 
 
+def attention(q, k, v):
+    return softmax(q @ np.swapaxes(k, -1, -2) * F(0.25)) @ v
+
+
+@pytest.mark.parametrize("batch, length", [((5,), 20), ((3, 4), 33), ((9,), 128)])
+def test_the_gradient_of_attention_goes_head_by_head(batch, length):
+    q, k, v, w = (values(*batch, length, 16, seed=i) for i in range(4))
+    steps = joined(fx.grad(lambda q, k, v: np.sum(attention(q, k, v) * w), (0, 1, 2)), q, k, v)
+    assert max(title.count("matmul") for title in steps) >= 3  # by rows no more than two products go together
+
+
+@pytest.mark.parametrize(
+    "f, count",
+    [
+        (lambda x, y: np.swapaxes(np.tanh(x @ y), -1, -2) @ x, 1),  # a matrix turned around
+        (lambda x, y: y @ np.tanh(x @ y), 1),  # the right operand
+        (lambda x, y: (s := np.tanh(x @ y)) @ s, 1),  # both operands
+        (lambda x, y: np.swapaxes(s := np.tanh(x @ y), -1, -2) @ s @ x, 1),
+        (lambda x, y: np.roll(x @ y, 1, axis=0) @ x, 2),  # another matrix
+        (lambda x, y: np.tanh(x @ y)[::-1] @ x, 2),
+        (lambda x, y: np.swapaxes(np.tanh(x @ y), 0, 1) @ values(24, 24), 2),
+        (lambda x, y: np.tanh(x @ y)[0] @ x, 2),
+        (lambda x, y: np.reshape(np.tanh(x @ y), (14, 12, 24)) @ values(24, 8), 2),
+    ],
+)
+def test_whole_matrices(f, count):
+    x, y = values(7, 24, 24), values(7, 24, 24, seed=1)
+    assert sum("matmul" in title for title in joined(f, x, y)) == count
+
+
+def test_what_passes_from_kernel_to_kernel_takes_a_block():
+    q, k, v = (values(64, 128, 16, seed=i) for i in range(3))
+    compiled = fx.jit(attention).lower(q, k, v).compile()
+    assert compiled.plan_text().count("[passes]") == 2  # scores (written over) and probabilities
+    assert compiled.memory_analysis().temp_bytes < 64 * 128 * 128 * 4
+
+    def both(q, k, v):
+        chances = softmax(q @ np.swapaxes(k, -1, -2) * F(0.25))
+        return chances @ v, chances
+
+    assert fx.jit(both).lower(q, k, v).compile().plan_text().count("[passes]") == 1  # one is a result
+    joined(attention, q, k, v)
+
+
+def test_blocks_of_rows_that_batches_cut(cut_finely):
+    x = values(3, 100, 64)
+    joined(lambda x: np.tanh(np.tanh(x @ W) @ V), x)
+    joined(lambda x: softmax(np.tanh(norm(x) @ W)) @ V, x)
+    q, k, v = (values(5, 33, 16, seed=i) for i in range(3))
+    joined(fx.grad(lambda q, k, v: np.sum(attention(q, k, v) ** 2), (0, 1, 2)), q, k, v)
+
+
 def test_gradients():
     x = values(120, 64)
     loss = lambda x, w: np.sum(np.tanh(norm(x) @ w + BIAS) @ V)  # noqa: E731

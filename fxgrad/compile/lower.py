@@ -44,7 +44,7 @@ class Step:
     kind: "kernel" (a pipeline of launches), "copy", "fill" and "iota" (of whole values), "host" (a library call), "control" (a
     loop or a branch; `control` has its bodies).
     rows, block, lead: of a pipeline of several launches, as `Table.pipeline` takes them; `all_rows` is the number of its rows.
-    room: bytes that what passes from launch to launch takes for a block, once that is known.
+    room: memory for what passes from launch to launch, a block at a time, once it is known.
     why: why what it writes goes to memory, that is, why fusion stopped.
     """
 
@@ -53,7 +53,8 @@ class Step:
         self.why = list(dict.fromkeys(why))
         self.reads, self.writes = list(reads), list(dict.fromkeys(writes))
         self.launches: list[Launch] = []
-        self.rows, self.block, self.lead, self.all_rows, self.room = (0, 0, 0), 0, 0, 0, 0
+        self.rows, self.block, self.lead, self.all_rows = (0, 0, 0), 0, 0, 0
+        self.room: Var | None = None
         self.control: Control | None = None
         self.scratch: list[Var] = []  # work space for itself alone
         self.in_place: list[tuple[Var, Var]] = []  # (read, written) that had better lie in one place: then nothing is copied

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fxgrad.compile.kernelize import Launch
-from fxgrad.ir.types import Var
+from fxgrad.ir.types import Aval, Var
 
 if TYPE_CHECKING:
     from fxgrad.compile.lower import Step
@@ -97,12 +97,7 @@ def plan_memory(
     chains = {v: _Chain(v, b, death[v]) for v, b in birth.items()}
     chains |= {v: _Chain(v, -1, death.get(v, -1)) for v in given}
 
-    handed = [{v for x in s.launches for v in x.reads} if s.block and reuse else set() for s in steps]
-    passing = {v for i, s in enumerate(steps) for v in s.writes if v in handed[i] and death[v] == i}
-
     def fits(old: _Chain, w: Var) -> bool:
-        if (old.values[-1] in passing) != (w in passing):
-            return False
         first = given.get(old.values[0])
         return first is None or carries is None or w not in results or carries.get(results[w]) == first
 
@@ -114,7 +109,7 @@ def plan_memory(
                 _join(i, step, launch, chains, death, fits, given, results)
         if reuse:
             _join_copies(i, step, chains, death, fits)
-    places = _passing_places(steps, chains, passing)
+    places = _passing_places(steps, chains) if reuse else {}
     return _settle(
         [c for c in dict.fromkeys(chains.values()) if c.values[0] not in places], inputs, results, given, places, reuse, carries
     )
@@ -201,24 +196,31 @@ def _record(launch: Launch, w: Var) -> np.ndarray:
 # ---- what passes from kernel to kernel -------------------------------------------------------------------------------------
 
 
-def _passing_places(steps: Sequence[Step], chains: Mapping[Var, _Chain], passing: set[Var]) -> dict[Var, Place]:
-    """Places for values that only kernels of the pipeline that makes them see: room for a block of rows, not for all.
+def _passing_places(steps: Sequence[Step], chains: dict[Var, _Chain]) -> dict[Var, Place]:
+    """Places for chains that only kernels of the pipeline that makes them see: room for a block of rows, not for all.
 
-    So they stay in cache, and take no work space. (What a thread has for a block is not part of the arena.)
+    So they stay in cache. The room of the calling thread becomes a value of the arena; the others have memory of their own.
     """
     places: dict[Var, Place] = {}
-    for step in steps:
-        rows = step.block * max(1, step.rows[1])
-        step.room = 0
+    for i, step in enumerate(steps):
+        if not step.block:
+            continue
+        handed = {v for launch in step.launches for v in launch.reads}
+        rows, end = step.block * max(1, step.rows[1]), 0
         for v in step.writes:
-            if v in passing and v not in places:
+            c = chains[v]
+            if v not in places and c.birth == c.death == i and handed.issuperset(c.values):
                 row = v.aval.nbytes // step.all_rows
-                places |= dict.fromkeys(chains[v].values, Place("block", row, step.room))
-                step.room += -(-row * rows // ALIGNMENT) * ALIGNMENT
+                places |= dict.fromkeys(c.values, Place("block", row, end))
+                end += -(-row * rows // ALIGNMENT) * ALIGNMENT
         for launch in step.launches:
             if getattr(launch.kernel, "form", None) == "map":
-                for v in passing.intersection(launch.writes):
-                    _record(launch, v)[_PAST] = 0
+                for v in launch.writes:
+                    if v in places:
+                        _record(launch, v)[_PAST] = 0
+        if end:
+            step.room = Var(Aval((end,), np.dtype(np.uint8)))
+            chains[step.room] = _Chain(step.room, i, i)
     return places
 
 

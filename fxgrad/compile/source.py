@@ -264,7 +264,7 @@ class _Writer:
 
     def _native(self, numbers: Sequence[int], check: bool) -> None:
         s = self.s
-        values = [v for i in numbers for v in (*s.steps[i].reads, *s.steps[i].writes, *s.steps[i].scratch)]
+        values = [v for i in numbers for v in _touched(s.steps[i])]
         touched = [s.variable(v) for v in values if not s.passes(v)]
         slots = list(dict.fromkeys([*(s.arguments if check else ()), *(x for x in touched if x != "w")]))
         slots += ["w"] if "w" in touched or any(_can_fail(s.steps[i]) for i in numbers) else []
@@ -375,6 +375,11 @@ class _Writer:
 def _code(text: str, name: str) -> CodeType:
     """Compiled; a program of other sizes is often the same text."""
     return compile(text, name, "exec")
+
+
+def _touched(step: Step) -> list[Var]:
+    """The values whose memory a step needs."""
+    return [*step.reads, *step.writes, *step.scratch, *([] if step.room is None else [step.room])]
 
 
 def _can_fail(step: Step) -> bool:

@@ -63,7 +63,8 @@ class TableWriter:
             self.copy(start._replace(offset=start.offset + step.offset), find(out), out.aval.nbytes)
         else:
             runs = [self._run(step, x, [find(v) for v in (*x.reads, *x.writes)]) for x in step.launches]
-            self.table.pipeline(runs, step.rows, step.block, step.lead, step.room)
+            room, where = (0, None) if step.room is None else (step.room.aval.nbytes, find(step.room))
+            self.table.pipeline(runs, step.rows, step.block, step.lead, room, where)
 
     def _run(self, step: Step, x: Launch, operands: list[Operand]) -> Run:
         plan = x.plan

@@ -279,10 +279,10 @@ def _shares_columns(p: Product, gathered: bool) -> bool:
         return False
     if p.m <= _SHORT:
         return p.n > p.m
-    if gathered or _is_read_in_place(p):
+    if gathered or p.outer * p.inner > 1 or _is_read_in_place(p):
         return False
-    turned = p.a.row == p.dtype.itemsize and p.n >= 2 * p.m
-    return turned or (p.outer * p.inner == 1 and p.m <= min(_OWN, p.n))
+    turned = p.a.row == p.dtype.itemsize
+    return p.m <= min(_OWN, p.n) or (turned and p.n >= 2 * p.m)
 
 
 def _is_read_in_place(p: Product) -> bool:

@@ -207,12 +207,20 @@ def run_rows(step, pointers, lo, hi):
 
 
 @procedure
-def run_blocks(step, pointers, lo, hi):
-    """Block by block; what passes from kernel to kernel lies, for every block, in the same memory of this thread's own."""
+def run_blocks(step, pointers, lo, hi, own):
+    """Block by block; what passes from kernel to kernel lies, for every block, in the same memory.
+
+    `own`: of a worker, the address and the size of memory that it keeps for this; 0: the last operand is this memory.
+    """
     count, block, room = field(step, POINTERS), field(step, BLOCK), field(step, ROOM)
     operands, moved = nth(step, field(step, STEP_OPERANDS)), stack(count)
-    memory = allocate(room + LINE) if room > 0 else 0
-    start = (memory + LINE - 1) // LINE * LINE
+    start = field(pointers, count - 1)
+    if own != 0:
+        if field(own, 1) < room:
+            release(word(own))
+            write(own, 0, allocate(room + LINE))
+            write(own, 1, room)
+        start = (word(own) + LINE - 1) // LINE * LINE
     while lo < hi:
         end = min(lo + block, hi)
         row = row_of(step, lo)
@@ -221,16 +229,14 @@ def run_blocks(step, pointers, lo, hi):
             write(moved, i, place if passing == 0 else start + place - row * passing)
         run_rows(step, moved, lo, end)
         lo = end
-    if room > 0:
-        release(memory)
 
 
 @procedure(inline=True)
-def run_chunk(step, pointers, lo, hi):
+def run_chunk(step, pointers, lo, hi, own):
     if field(step, BLOCK) == 0:
         run_rows(step, pointers, lo, hi)
     else:
-        run_blocks(step, pointers, lo, hi)
+        run_blocks(step, pointers, lo, hi, own)
 
 
 # ---- the team --------------------------------------------------------------------------------------------------------------
@@ -244,13 +250,13 @@ def chunk_start(team, i, total):
 
 
 @routine
-def draw(team):
-    """Run one chunk of the current job, if there is one left; its ticket."""
+def draw(team, own):
+    """Run one chunk of the current job, if there is one left; its ticket. `own`: see `run_blocks`."""
     ticket = add(team, TICKET, 1)
     i, total = ticket & LOW, ticket >> CHUNK_BITS & LOW
     if i < total:
         lo, hi = chunk_start(team, i, total), chunk_start(team, i + 1, total)
-        run_chunk(field(team, JOB_STEP), field(team, JOB_POINTERS), lo, hi)
+        run_chunk(field(team, JOB_STEP), field(team, JOB_POINTERS), lo, hi, own)
         add(team, DONE, 1)
         if load(team, WAITING) != 0:
             lock(nth(team, MUTEX))
@@ -330,7 +336,9 @@ else:
 @procedure
 def work(team):
     """What a thread of the team does until it is told to stop."""
-    settings = field(team, TEAM_SETTINGS)
+    settings, own = field(team, TEAM_SETTINGS), stack(2)
+    write(own, 0, 0)
+    write(own, 1, 0)
     finished = 0  # the ticket word's upper part, of the job that has no chunks left
     left = -1  # the core that it keeps away from
     while load(team, STOP) == 0:
@@ -342,9 +350,10 @@ def work(team):
             continue
         if field(settings, SPIN) > 0:  # a core for every thread
             left = step_aside(team, left)
-        ticket = draw(team)
+        ticket = draw(team, own)
         if ticket & LOW >= ticket >> CHUNK_BITS & LOW:
             finished = ticket >> CHUNK_BITS
+    release(word(own))
 
 
 @procedure
@@ -393,7 +402,7 @@ def run_together(team, step, pointers, start, deadline):
     wake(team, min(total, threads) - 1)
     done = total
     while True:
-        ticket = draw(team)
+        ticket = draw(team, 0)
         if ticket & LOW >= total:
             break
         if deadline != 0 and nanoseconds(settings, clock) > deadline:
@@ -408,14 +417,14 @@ def run_alone(settings, step, pointers, start, deadline):
     """A step by this thread, like `run_together`."""
     extent, grain, clock = field(step, EXTENT), field(step, GRAIN), stack(2)
     if grain == 0 or deadline == 0 or extent - start < 2 * abs(grain):
-        run_chunk(step, pointers, start, extent)
+        run_chunk(step, pointers, start, extent, 0)
         return extent
     chunk = -grain
     if grain > 0:
         chunk = max((extent + CHUNKS_ALONE - 1) // CHUNKS_ALONE + grain - 1, GRAINS_ALONE * grain) // grain * grain
     while start < extent:
         end = min(start + chunk, extent)
-        run_chunk(step, pointers, start, end)
+        run_chunk(step, pointers, start, end, 0)
         start = end
         if nanoseconds(settings, clock) > deadline:
             break

@@ -119,21 +119,22 @@ class Table:
         self._flags = 0
 
     def pipeline(
-        self, runs: Sequence[Run], rows: tuple[int, int, int] = (0, 0, 0), block: int = 0, lead: int = 0, room: int = 0
+        self, runs: Sequence[Run], rows: tuple[int, int, int] = (0, 0, 0), block: int = 0, lead: int = 0,
+        room: int = 0, where: Operand | None = None,
     ) -> None:  # fmt: skip
         """Kernels on the same rows: units of the one numbered `lead` map to rows by `rows`, (units, unit, rows of a batch).
 
         `block` units at a time go through all kernels (0: a whole chunk), so that what one writes the next finds in cache; what
-        passes between them takes `room` bytes a block.
+        passes between them takes `room` bytes a block, for the calling thread at `where`.
         A plan's grain below 0: units follow from one another, one thread does them in order, -grain at a time.
         """
         extent, grain = (int(n) for n in runs[lead].plan[:2])
-        pointers = sum(len(r.operands) for r in runs)
+        pointers = sum(len(r.operands) for r in runs) + (where is not None)
         self.steps.append(
             [PIPELINE, extent, grain, block, len(self._runs), len(runs), *rows, room, len(self._operands), pointers]
         )
         self._runs += runs
-        self._operands += [x for r in runs for x in r.operands]
+        self._operands += [x for r in runs for x in r.operands] + ([] if where is None else [where])
         if grain == 0 or extent >= grain:
             self._flags |= RELEASE
         if grain > 0 and extent >= 2 * grain:
