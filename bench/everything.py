@@ -1,7 +1,7 @@
 """All that is measured, remade: `python -m bench.everything`, which is `make report`. Nothing else should run.
 
-Benchmarks, the frontier, experiments and their notebooks, the trained examples, errors of the math functions; then REPORT.md and
-every page that quotes figures.
+Benchmarks, the frontier, experiments and their notebooks, the report of docs/explain.md, the trained examples, errors of the math
+functions, a newcomer's way; then REPORT.md and every page that quotes figures.
 How long each part took goes to docs/report.json as soon as it is done.
 
     --only PART     one of the parts; may be repeated
@@ -36,6 +36,7 @@ PARTS: dict[str, list[list[str]]] = {
         ["examples/zoo.py"],
     ],
     "accuracy": [["-m", "bench.accuracy"]],
+    "newcomer": [["-m", "bench.newcomer"]],
 }
 
 

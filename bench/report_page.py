@@ -7,8 +7,8 @@ The text of REPORT.md is bench/report_template.md, in which {{...}} stands for w
     {{e8!ratio_large}}       held or falsified
     {{table e8 ladder}}      a table; {{outcomes e8}}: predictions beside measurements; {{explanation e8}}: the explanation
     {{math | exp float32 [-10, 10] | fxgrad jit}}    a benchmark's: table | row | contender; `numpy / fxgrad jit` how many times
-    {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{remade}} {{import}} {{ulp}} ...   see below, and
-    {{peers}} {{comparison}}
+    {{summary}} {{falsified}} {{targets}} {{machine}} {{banner}} {{commands}} {{remade}} {{newcomer}} {{import}} {{ulp}}
+    {{peers}} {{comparison}} {{explained}} {{spread ...}}   see below
     {{if e8:ratio_large < 2}} ... {{else}} ... {{end}}
 
 Other pages keep their text and have the figures between two comments, asked for in the same words; what stands between them is
@@ -170,6 +170,13 @@ class Report:
         said = ", ".join(f"{name} {part['seconds'] / 60:.1f}" for name, part in parts.items())
         first = next(iter(parts.values()))
         return f"{total / 60:.0f} minutes on {first['cores']} cores ({said}; {first['date'].split()[0]})"
+
+    def say_newcomer(self) -> str:
+        """What a newcomer waits for."""
+        data = json.loads((self.docs / "newcomer.json").read_text())
+        rows = [[what, seconds] for what, seconds in data["steps"].items()] + [["all of it", data["seconds"]]]
+        table = Table("", [("", ""), ("takes", "s")], rows).markdown()
+        return "\n".join([*table, "", f"`python -m bench.newcomer`, {data['machine']['date'].split()[0]}."])
 
     def say_import(self) -> str:
         times = self.benchmarks.row("startup", "import, beyond NumPy's").times

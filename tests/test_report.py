@@ -51,7 +51,7 @@ def test_figures_in_pages_are_generated(page: Path, results: Report) -> None:
 def copied(tmp_path: Path) -> Path:
     for folder in ("experiments", "benchmarks"):
         shutil.copytree(DOCS / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.svg", "*.md"))
-    for name in ("numerics.json", "report.json", "explain.json"):
+    for name in ("numerics.json", "report.json", "explain.json", "newcomer.json"):
         shutil.copy(DOCS / name, tmp_path)
     return tmp_path
 
