@@ -28,6 +28,7 @@ __all__ = [
     "is_traced",
     "operand",
     "promote",
+    "refuse_complex",
     "refuse_out",
     "result_type",
     "shape_of",
@@ -40,6 +41,7 @@ __all__ = [
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 _SCALARS = (bool, int, float, complex)
 _BOOL = np.dtype(np.bool_)
+_WHICH_PART = "Write np.real(z), np.imag(z) or np.abs(z), whichever is meant."
 
 
 def operand(x: Any) -> Any:
@@ -120,6 +122,17 @@ def refuse_out(name: str, out: Any) -> None:
         )
 
 
+def refuse_complex(what: str, *xs: Any) -> None:
+    """NumPy's TypeError where complex numbers have no meaning; `what` names the function, or the operand of it."""
+    for x in xs:
+        if getattr(x, "dtype", np.dtype(type(x))).kind == "c":
+            raise errors.FxTypeError(
+                f"{what} cannot be complex, got {x.dtype if hasattr(x, 'dtype') else 'complex'}",
+                why="Real numbers are wanted here, and to leave out imaginary parts silently would be wrong.",
+                fix=_WHICH_PART,
+            )
+
+
 def is_traced(x: Any) -> bool:
     """Whether x is a tracer or a (nested) list or tuple holding one."""
     return type(x) is Tracer or (isinstance(x, (list, tuple)) and any(is_traced(item) for item in x))
@@ -147,13 +160,25 @@ def resolve(fn: np.ufunc, keys: tuple) -> tuple:
     """(dtypes of the operands, dtype of the result) of the loop NumPy takes."""
     found = _resolved.get((fn, keys))
     if found is None:
-        if all(isinstance(k, type) for k in keys):  # Python numbers alone: their default dtypes
-            default = tuple(np.dtype(k) for k in keys)
-            dtypes = fn.resolve_dtypes((*default, *[None] * fn.nout))
-        else:
-            dtypes = fn.resolve_dtypes((*keys, *[None] * fn.nout))
+        alone = all(isinstance(k, type) for k in keys)  # Python numbers: their default dtypes
+        try:
+            dtypes = fn.resolve_dtypes((*(map(np.dtype, keys) if alone else keys), *[None] * fn.nout))
+        except TypeError as error:
+            raise _no_loop(fn, keys, error) from None
         found = _resolved[(fn, keys)] = (tuple(dtypes[: fn.nin]), dtypes[fn.nin])
     return found
+
+
+def _no_loop(fn: np.ufunc, keys: tuple, error: TypeError) -> errors.FxTypeError:
+    names = ", ".join(k.__name__ if isinstance(k, type) else str(k) for k in keys)
+    complex_ = any(np.dtype(k).kind == "c" for k in keys)
+    return errors.FxTypeError(
+        f"np.{fn.__name__} does not take operands of dtype {names}",
+        why=f"NumPy: {error}.".replace("..", "."),
+        fix="Write np.real(z), np.imag(z) or np.abs(z), whichever is meant."
+        if complex_
+        else "Convert them first: x.astype(float).",
+    )
 
 
 def as_dtype(x: Any, dtype: np.dtype) -> Any:
@@ -164,8 +189,12 @@ def as_dtype(x: Any, dtype: np.dtype) -> Any:
             if kind is Tracer and x.weak:
                 return Tracer(x._trace, x._var)
             return x
+        if x.dtype.kind == "c" and dtype.kind not in "cb":
+            refuse_complex(f"an operand that becomes {dtype}", x)
         return e.convert(x, dtype=dtype)
     if isinstance(x, np.generic):
+        if x.dtype.kind == "c" and dtype.kind not in "cb":
+            refuse_complex(f"an operand that becomes {dtype}", x)
         return (
             x
             if x.dtype == dtype

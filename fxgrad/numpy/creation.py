@@ -16,6 +16,7 @@ from fxgrad.numpy.core import (
     iota,
     is_traced,
     operand,
+    promote,
     result_type,
     static_int,
     static_shape,
@@ -292,10 +293,15 @@ def logspace(
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
-    """`num` numbers in geometric progression between positive start and stop, as numpy.geomspace."""
-    from fxgrad.numpy.elementwise import exp, log
+    """`num` numbers in geometric progression between start and stop, of one sign and not 0, as numpy.geomspace."""
+    from fxgrad.numpy.elementwise import divide, exp, log, multiply
+    from fxgrad.numpy.elementwise import sign as sign_of
+    from fxgrad.numpy.manipulation import moveaxis
 
-    y = exp(linspace(log(start), log(stop), num, endpoint, axis=axis))
+    start, stop = promote(start, stop, dtype=result_type(start, stop, np.dtype(np.float64)))
+    sign = sign_of(start)
+    y = multiply(sign, exp(linspace(log(divide(start, sign)), log(divide(stop, sign)), num, endpoint)))
+    y = y if axis == 0 else moveaxis(y, 0, axis)
     return y if dtype is None else astype(y, dtype)
 
 
@@ -381,6 +387,7 @@ def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
     x = tensor(x)
     if x.ndim != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
+    x = as_dtype(x, np.promote_types(x.dtype, np.int64))
     n = x.shape[0] if N is None else static_int(N)
     columns = [ones_like(x) if i == 0 else power(x, i) for i in range(n)]
     return stack(columns if increasing else columns[::-1], axis=1) if n else zeros((x.shape[0], 0), x.dtype)

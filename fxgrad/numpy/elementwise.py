@@ -117,8 +117,10 @@ UFUNCS["power"] = UFUNCS["pow"] = power
 
 
 def float_power(x: Any, y: Any) -> Any:
-    """x ** y in float64, as numpy.float_power."""
-    return power(as_dtype(operand(x), np.dtype(np.float64)), y)
+    """x ** y in float64 or complex128, as numpy.float_power."""
+    x, y = operand(x), operand(y)
+    (dtype, _), _ = resolve(np.float_power, (key_of(x), key_of(y)))
+    return power(as_dtype(x, dtype), y)
 
 
 UFUNCS["float_power"] = float_power
@@ -414,6 +416,9 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
         return a
     bounds = [operand(b) for b in (low, high) if b is not None]
     dtype = result_type(a, *bounds)
+    if dtype.kind == "c":  # in their lexicographic order
+        lifted = a if low is None else maximum(a, low)
+        return lifted if high is None else minimum(lifted, high)
     typed = broadcast_operands([as_dtype(x, dtype) for x in (a, *bounds)])
     if len(bounds) == 1:
         extreme = (
@@ -428,9 +433,11 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """NaN and infinities replaced by numbers, as numpy.nan_to_num."""
-    x = operand(x)
-    if not hasattr(x, "dtype") or x.dtype.kind != "f":
+    """NaN and infinities replaced by numbers, of complex numbers in either part, as numpy.nan_to_num."""
+    x = tensor(x)
+    if x.dtype.kind == "c":
+        return _each(lambda part: nan_to_num(part, copy, nan, posinf, neginf), x)
+    if x.dtype.kind != "f":
         return x
     info = np.finfo(x.dtype)
     x = where(isnan(x), as_dtype(operand(nan), x.dtype), x)
@@ -447,10 +454,10 @@ def round(a: Any, decimals: int = 0) -> Any:
         return cx.complex_(round(cx.real(tensor(a)), decimals), round(cx.imag(tensor(a)), decimals))
     if a.dtype.kind in "iu" and decimals < 0:  # by way of float64, as NumPy does it
         return as_dtype(round(as_dtype(a, np.dtype(np.float64)), decimals), a.dtype)
+    if decimals == 0 and a.dtype.kind in "fb":
+        return rint(a)
     if a.dtype.kind != "f":
         return a
-    if decimals == 0:
-        return rint(a)
     scale = a.dtype.type(10.0 ** builtins_abs(decimals))
     return divide(rint(multiply(a, scale)), scale) if decimals > 0 else multiply(rint(divide(a, scale)), scale)
 

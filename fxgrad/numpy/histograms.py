@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.numpy import elementwise as ew
-from fxgrad.numpy.core import as_dtype, operand, static_int, tensor
+from fxgrad.numpy.core import as_dtype, operand, promote, refuse_complex, static_int, tensor
 from fxgrad.numpy.creation import linspace
 from fxgrad.numpy.indexing import known_values
 from fxgrad.numpy.manipulation import reshape
@@ -51,7 +51,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, length: int 
         size = max(least, static_int(length))
         i = ix.within(i, n=np.iinfo(_INT64).max, what="bincount of a negative number: {i}")
         i = ew.minimum(i, size)  # one place more, for what is left out
-    w = s.broadcast(np.int64(1), shape=i.shape, dims=()) if weights is None else as_dtype(tensor(weights), _FLOAT64)
+    given = s.broadcast(np.int64(1), shape=i.shape, dims=()) if weights is None else tensor(weights)
+    refuse_complex("np.bincount: weights", given)
+    w = given if weights is None else as_dtype(given, _FLOAT64)
     if w.shape != i.shape:
         raise ValueError("The weights and list don't have the same length.")
     return _added_up(i, w, size) if length is None else r.cut(_added_up(i, w, size + 1), 0, 0, size)
@@ -80,6 +82,7 @@ def _added_up(i: Any, w: Any, size: int) -> Any:
 def _data(a: Any) -> Any:
     """The data, traced or a plain array, whose extremes are known then."""
     x = operand(a)
+    refuse_complex("the data of a histogram", x)
     return x if type(x) is Tracer else np.asarray(x)
 
 
@@ -204,6 +207,7 @@ def histogramdd(
     else:
         points = tensor(sample)
         points = s.reshape(points, shape=(points.size, 1)) if points.ndim == 1 else points
+    refuse_complex("the data of a histogram", points)
     if points.ndim != 2:
         raise ValueError(f"the sample has rank {points.ndim}, it should be a matrix with a point in each row")
     count, rank = points.shape
@@ -241,7 +245,9 @@ def _histogram_of(
         edges.append(e_)
         sizes.append(n)
     places = int(np.prod([n + 1 for n in sizes]))
-    w = as_dtype(_weights_like(flat, weights, _FLOAT64), _FLOAT64)
+    w = _weights_like(flat, weights, _FLOAT64)
+    refuse_complex("the weights of a histogram in several dimensions", w)
+    w = as_dtype(w, _FLOAT64)
     full = reshape(_added_up(flat, w, places), tuple(n + 1 for n in sizes))
     counts = s.slice_(full, start=(0,) * len(sizes), stop=tuple(sizes), step=(1,) * len(sizes))
     if density:
@@ -260,6 +266,8 @@ def histogram2d(
     a, b = tensor(x), tensor(y)
     if a.shape != b.shape or a.ndim != 1:
         raise ValueError("x and y must have the same length.")
+    refuse_complex("the data of a histogram", a, b)
+    a, b = promote(a, b)
     per_axis = [bins, bins] if isinstance(bins, (tuple, list, np.ndarray)) and len(bins) not in (1, 2) else _each(bins, 2, "bins")
     ranges = list(range) if range is not None else [None, None]
     counts, (along_x, along_y) = _histogram_of([a, b], per_axis, ranges, density, weights, a.size)

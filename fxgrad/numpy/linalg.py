@@ -127,20 +127,20 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     return contract(x, y, ((x.ndim - 1,), (y.ndim + j,)))
 
 
-def _conjugated(x: Any) -> Any:
+def conjugated(x: Any) -> Any:
     """NumPy's products conjugate complex operands only; its conjugate of a bool is an int8."""
     return ew.conjugate(x) if x.dtype.kind == "c" else x
 
 
 def vdot(a: Any, b: Any, /) -> Any:
     """The dot product of the flattened arguments, the first one conjugated, as numpy.vdot."""
-    return dot(reshape(_conjugated(tensor(a)), -1), reshape(tensor(b), -1))
+    return dot(reshape(conjugated(tensor(a)), -1), reshape(tensor(b), -1))
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, **kwargs: Any) -> Any:
     """Dot products of vectors along an axis, the first ones conjugated, the others broadcast, as numpy.vecdot."""
     dtype = out_dtype("vecdot", kwargs)
-    x, y = _conjugated(tensor(x1)), tensor(x2)
+    x, y = conjugated(tensor(x1)), tensor(x2)
     if dtype is not None:
         x, y = as_dtype(x, np.dtype(dtype)), as_dtype(y, np.dtype(dtype))
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
@@ -159,7 +159,7 @@ def matvec(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
 
 def vecmat(x1: Any, x2: Any, /, **kwargs: Any) -> Any:
     """Vectors, conjugated, times matrices in the last axes, as numpy.vecmat."""
-    return matmul(_conjugated(tensor(x1))[..., None, :], x2, **kwargs)[..., 0, :]
+    return matmul(conjugated(tensor(x1))[..., None, :], x2, **kwargs)[..., 0, :]
 
 
 def inner(a: Any, b: Any, /) -> Any:

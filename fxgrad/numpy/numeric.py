@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad.numpy import elementwise as ew
-from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, promote, result_type, tensor
-from fxgrad.numpy.creation import asarray, zeros_like
+from fxgrad.numpy.core import as_dtype, canonical_axes, canonical_axis, operand, promote, refuse_complex, result_type, tensor
+from fxgrad.numpy.creation import asarray, astype, zeros_like
 from fxgrad.numpy.manipulation import concatenate, moveaxis, ravel, reshape
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.repetition import flip
@@ -142,11 +142,15 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 
 def isposinf(x: Any) -> Any:
     """True where x is +inf, as numpy.isposinf."""
+    x = operand(x)
+    refuse_complex("np.isposinf: x", x)
     return ew.equal(x, np.inf)
 
 
 def isneginf(x: Any) -> Any:
     """True where x is -inf, as numpy.isneginf."""
+    x = operand(x)
+    refuse_complex("np.isneginf: x", x)
     return ew.equal(x, -np.inf)
 
 
@@ -232,7 +236,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Differences of neighbours of the flattened array, as numpy.ediff1d."""
-    x = diff(ravel(ary))
+    flat = ravel(ary)
+    x = ew.subtract(r.cut(flat, 0, min(1, flat.size), flat.size), r.cut(flat, 0, 0, max(0, flat.size - 1)))
     parts = (
         ([] if to_begin is None else [as_dtype(ravel(to_begin), x.dtype)])
         + [x]
@@ -341,9 +346,15 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """Piecewise linear interpolation through the points (xp, fp), xp increasing, as numpy.interp; differentiable in all three."""
     from fxgrad.numpy.sorting import argsort, searchsorted
 
-    x, xp, fp = (as_dtype(tensor(v), np.dtype(float)) if tensor(v).dtype.kind != "f" else tensor(v) for v in (x, xp, fp))
-    dtype = np.dtype(np.float64)
-    x, xp, fp = (as_dtype(v, dtype) for v in (x, xp, fp))
+    x, xp, fp = (tensor(v) for v in (x, xp, fp))
+    refuse_complex("np.interp: x and xp", x, xp)
+    if fp.dtype.kind == "c":  # either part by itself
+        ends = [None if v is None else tensor(v) for v in (left, right)]
+        return cx.complex_(
+            *[interp(x, xp, part(fp), *[None if v is None else part(v) for v in ends], period=period) for part in (real, imag)]
+        )
+    refuse_complex("np.interp: left and right of real fp", *[operand(v) for v in (left, right) if v is not None])
+    x, xp, fp = (as_dtype(v, np.dtype(np.float64)) for v in (x, xp, fp))
     if xp.ndim != 1 or xp.shape != fp.shape:
         raise ValueError("fp and xp are not of the same length.")
     if not xp.size:
@@ -390,8 +401,14 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
-    """The cross-correlation of two vectors, as numpy.correlate (mode full, same or valid)."""
-    x, y = tensor(a), tensor(v)
+    """The cross-correlation of two vectors, v conjugated, as numpy.correlate (mode full, same or valid)."""
+    from fxgrad.numpy.linalg import conjugated
+
+    x, y = tensor(a), conjugated(tensor(v))
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(f"object {'of too small depth' if x.ndim * y.ndim == 0 else 'too deep'} for desired array")
+    if not x.size or not y.size:
+        raise ValueError(f"{'first' if not x.size else 'second'} array argument cannot be empty")
     if y.size > x.size:
         return flip(_slide(y, x, mode))
     return _slide(x, y, mode)
@@ -432,13 +449,13 @@ def cov(
         raise ValueError("ddof must be integer")
     if np.ndim(operand(m)) > 2:
         raise ValueError("m has more than 2 dimensions")
-    x = as_float(m) if dtype is None else as_dtype(tensor(m), np.dtype(dtype))
-    x = atleast_2d(x)
+    dtype = result_type(m, *([] if y is None else [y]), np.dtype(np.float64)) if dtype is None else np.dtype(dtype)
+    x = atleast_2d(astype(m, dtype, copy=False))
     x = x.T if not rowvar and np.ndim(operand(m)) != 1 else x
     if y is not None:
         if np.ndim(operand(y)) > 2:
             raise ValueError("y has more than 2 dimensions")
-        other = atleast_2d(as_float(y))
+        other = atleast_2d(astype(y, dtype, copy=False))
         x = concatenate([x, other.T if not rowvar and other.shape[0] != 1 else other], 0)
     ddof = (0 if bias else 1) if ddof is None else ddof
     n = x.shape[1]
@@ -453,7 +470,7 @@ def cov(
         factor = ew.subtract(total, ddof)
     else:
         factor = ew.subtract(total, ew.divide(ew.multiply(ddof, sum(ew.multiply(w, tensor(aweights)))), total))
-    return squeeze(ew.divide(matmul(centered, moveaxis(weighted, 0, 1)), factor))
+    return squeeze(ew.divide(matmul(centered, ew.conjugate(moveaxis(weighted, 0, 1))), factor))
 
 
 def _observation_weights(fweights: Any, aweights: Any, n: int) -> Any:
@@ -483,5 +500,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
         return ew.divide(c, c)
-    spread = ew.sqrt(diagonal(c))
-    return ew.clip(ew.divide(ew.divide(c, spread[:, None]), spread[None, :]), -1, 1)
+    spread = ew.sqrt(real(diagonal(c)))
+    parts = [part(c) for part in ((real, imag) if c.dtype.kind == "c" else (real,))]
+    scaled = [ew.clip(ew.divide(ew.divide(p, spread[:, None]), spread[None, :]), -1, 1) for p in parts]
+    return cx.complex_(*scaled) if len(scaled) == 2 else scaled[0]

@@ -101,7 +101,9 @@ def _trace(body: Callable[..., Any], kinds: Sequence[Any]) -> Fragment | None:
     number: dict[Any, int] = {x._var: i for i, x in enumerate(operands) if type(x) is Tracer}
     number.update((id(x), i) for i, x in scalars.items())
     order = _order_of(program, number)
-    return None if order is None and scalars else Fragment(program, order, len(kinds))
+    if scalars and (order is None or not scalars.keys() <= {i for i in order if isinstance(i, int)}):
+        return None  # `body` has converted a scalar: what is in the program is the 0 that stood for it
+    return Fragment(program, order, len(kinds))
 
 
 def _order_of(program: Program, number: dict[Any, int]) -> list[int | Lit] | None:

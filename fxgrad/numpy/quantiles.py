@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.numpy import elementwise as ew
-from fxgrad.numpy.core import as_dtype, canonical_axes, operand, refuse_out, tensor
+from fxgrad.numpy.core import as_dtype, canonical_axes, operand, refuse_complex, refuse_out, tensor
 from fxgrad.numpy.reductions import NONE, keep
 from fxgrad.numpy.selection import take, take_along_axis
 from fxgrad.numpy.sorting import argsort, sort
@@ -27,8 +27,6 @@ _INT = np.dtype(np.int64)
 def _rows(a: Any, axis: Any, keep_integers: bool = False) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """a with the reduced axes merged into a last one; its shape, and the axes."""
     x = tensor(a)
-    if x.dtype.kind == "c":
-        raise TypeError("a must be an array of real numbers")
     if x.dtype.kind in "biu" and not keep_integers:
         x = e.convert(x, dtype=_FLOAT)
     axes = canonical_axes(axis, x.ndim)
@@ -147,6 +145,7 @@ def _leading(y: Any, q_shape: tuple[int, ...], shape: tuple[int, ...], axes: tup
 def _quantiles(name: str, a: Any, q: Any, weak: bool, axis: Any, method: str, keepdims: Any, weights: Any, skip: bool) -> Any:
     if method not in _DISCRETE and method not in _BETWEEN:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {', '.join([*_DISCRETE, *_BETWEEN])}")
+    refuse_complex(f"np.{name}: a", tensor(a))
     if tensor(a).dtype.kind == "b" and method not in _DISCRETE:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported, so booleans have no quantiles")
     points = _points(q)
@@ -296,7 +295,9 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     if n % 2 == 0:
         half = y.dtype.type(0.5)
         y = e.add(e.mul(take(ordered, n // 2 - 1, axis=-1), half), e.mul(y, half))
-    y = e.select(_any_nan(x), y.dtype.type(math.nan), y)
+    # of complex numbers, which may have NaN in either part, the last in the order
+    none = take(ordered, n - 1, axis=-1) if y.dtype.kind == "c" else y.dtype.type(math.nan)
+    y = e.select(_any_nan(x), none, y)
     return keep(y, shape, axes, keepdims)
 
 

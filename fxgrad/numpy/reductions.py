@@ -153,16 +153,20 @@ def prod(
 # ---- extrema ---------------------------------------------------------------------------------------------------------
 
 
-def _extremum(name: str, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
-    x = tensor(a)
-    ufunc = "maximum" if name == "max" else "minimum"
-    axes, given = canonical_axes(axis, x.ndim), initial is not NONE and initial is not None
+def _refuse_complex(name: str, x: Any) -> None:
     if x.dtype.kind == "c":
         raise errors.FxTypeError(
             f"np.{name} of complex numbers ({x.dtype}) is not supported",
             why="They have no order; NumPy compares real parts first, which has no use as a derivative.",
             fix=f"Write np.{name}(np.abs(z)) or np.{name}(np.real(z)).",
         )
+
+
+def _extremum(name: str, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    x = tensor(a)
+    ufunc = "maximum" if name == "max" else "minimum"
+    axes, given = canonical_axes(axis, x.ndim), initial is not NONE and initial is not None
+    _refuse_complex(name, x)
     lowest = r._lowest(x.dtype, name == "min")
     if where is not NONE and where is not True and not given:
         raise errors.FxValueError(
@@ -420,6 +424,7 @@ def nanprod(
 
 def _nan_extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     refuse_out(f"nan{name}", out)
+    _refuse_complex(f"nan{name}", tensor(a))
     x, fine = _not_nan(a, lambda d: r._lowest(d, name == "min"))
     y = _extremum(name, x, axis, keepdims, initial, where)
     if fine is True or (initial is not NONE and initial is not None):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.numpy import elementwise as ew
-from fxgrad.numpy.core import as_dtype, canonical_axis, tensor
+from fxgrad.numpy.core import as_dtype, canonical_axis, refuse_complex, tensor
 from fxgrad.numpy.selection import take, take_along_axis
 from fxgrad.primitives import elementwise as e
 from fxgrad.primitives import shape as s
@@ -120,14 +120,16 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """The number of the bin (between increasing edges) each value falls into, as numpy.digitize."""
-    edges = tensor(bins)
+    x, edges = tensor(x), tensor(bins)
+    refuse_complex("np.digitize: x and bins", x, edges)
     if edges.ndim != 1:
         raise ValueError("object of too small depth for desired array" if not edges.ndim else "object too deep for desired array")
-    rising = searchsorted(edges, x, "left" if right else "right")
+    side = "left" if right else "right"
+    rising = searchsorted(edges, x, side)
     n = edges.shape[0]
     if n < 2:
         return rising
     down = ew.greater(edges[0], edges[n - 1])
     if isinstance(down, np.generic) and not down:
         return rising
-    return ew.where(down, ew.subtract(n, searchsorted(s.reverse(edges, axes=(0,)), x, "right" if right else "left")), rising)
+    return ew.where(down, ew.subtract(n, searchsorted(s.reverse(edges, axes=(0,)), x, side)), rising)

@@ -172,7 +172,7 @@ def _extremum_jvp(prim: Callable[[], Primitive]) -> Callable:
 
 
 def _lowest(dtype: np.dtype, largest: bool) -> Any:
-    if dtype.kind == "f":
+    if dtype.kind in "fc":
         return dtype.type(np.inf if largest else -np.inf)
     if dtype.kind == "b":
         return np.bool_(largest)
@@ -227,7 +227,7 @@ def _arg(name: str, numpy: Callable, forward: str) -> Primitive:
     prim = Primitive(
         name,
         "host",
-        _reduce_typ(name, "int64", "fiub"),
+        _reduce_typ(name, "int64", "fciub"),
         Doc(forward, "0"),
         jvp=_no_tangent(lambda: prim),
         batch=_reduce_batch(lambda: prim),

@@ -135,6 +135,7 @@ def _reduce(ufunc: np.ufunc, function: Any, inputs: tuple, kwargs: dict[str, Any
     if ufunc.__name__ == "logaddexp":
         from fxgrad.scipy.special import logsumexp
 
+        fnp.core.refuse_complex("np.logaddexp.reduce: the array", fnp.asarray(x))
         return logsumexp(x, axis=axis, **given)
     target = _REDUCE.get(ufunc.__name__)
     if target is None:
