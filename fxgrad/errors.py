@@ -82,8 +82,6 @@ def at_item_assignment() -> bool:
             return instruction.opname == "STORE_SUBSCR" or bool(called & _WRITERS)
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and line_of(code, instruction.offset) == line:
             called.add(instruction.argval)
-        elif instruction.opname.startswith("CALL"):
-            called.clear()  # what was loaded before has been called
     return False
 
 
