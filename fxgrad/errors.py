@@ -76,7 +76,7 @@ def at_item_assignment() -> bool:
     from dis import get_instructions
 
     code, offset = location
-    line, called = line_of(code, offset), set()
+    line, called = line_of(code, offset), set[str]()
     for instruction in get_instructions(code):
         if instruction.offset == offset:
             return instruction.opname == "STORE_SUBSCR" or bool(called & _WRITERS)
