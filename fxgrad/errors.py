@@ -65,15 +65,24 @@ def user_location(frame: FrameType | None = None) -> Location | None:
     return None
 
 
+_WRITERS = {"__setitem__", "fill", "fill_diagonal", "put"}  # calls by which a plain array asks for numbers to keep
+
+
 def at_item_assignment() -> bool:
-    """Whether the user's code is executing `a[i] = v` (and not a call)."""
+    """Whether the user's code is executing `a[i] = v`, or a call that does the same."""
     location = user_location()
-    if location is None:
+    if location is None or location[1] < 0:
         return False
-    from opcode import opname
+    from dis import get_instructions
 
     code, offset = location
-    return offset >= 0 and opname[code.co_code[offset]] == "STORE_SUBSCR"
+    line, called = line_of(code, offset), set[str]()
+    for instruction in get_instructions(code):
+        if instruction.offset == offset:
+            return instruction.opname == "STORE_SUBSCR" or bool(called & _WRITERS)
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and line_of(code, instruction.offset) == line:
+            called.add(instruction.argval)
+    return False
 
 
 def line_of(code: CodeType, offset: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import pathlib
 import subprocess
@@ -201,7 +202,7 @@ def test_arguments_that_are_no_arrays() -> None:
             what="is a str, which is not an array or a number",
             line='transform(lambda a: 1.0)("text")',
             why="take arrays, numbers, and (nested)",
-            fix=["static_argnums", "register_node"],
+            fix=(["static_argnums"] if transform is fx.jit else []) + ["register_node"],
         )
 
 
@@ -345,6 +346,7 @@ def test_float_of_an_outer_differentiated_value() -> None:
 @pytest.mark.parametrize("transform", [fx.jit, under_vmap])
 def test_float_under_jit_and_vmap(transform: F) -> None:
     for f in (lambda x: float(x), lambda x: math.exp(x), lambda x: x.item()):
+        assert ".at[" not in str(raised(lambda: transform(f)(1.5), fx.ConcretizationError))
         assert_four_parts(
             raised(lambda: transform(f)(1.5), fx.ConcretizationError),
             what="cannot use a traced f64[] as a Python float",
@@ -352,6 +354,49 @@ def test_float_under_jit_and_vmap(transform: F) -> None:
             why="only its shape and dtype",
             fix="np.exp for math.exp",
         )
+
+
+LOOKED_UP: dict[str, F] = {
+    "set": lambda x: x * len({x}),
+    "key": lambda x: x * len({x: 1}),
+    "cached": lambda x: functools.cache(lambda y: y)(x),
+}
+
+
+@pytest.mark.parametrize("case", LOOKED_UP)
+@pytest.mark.parametrize("transform", [fx.grad, fx.jit, under_vmap])
+def test_tracers_are_not_hashable(case: str, transform: F) -> None:
+    error = raised(lambda: transform(LOOKED_UP[case])(1.5), TypeError)
+    assert_four_parts(error, what="a traced f64[] is not hashable", line=f'"{case}": lambda x:', why="element by", fix="a list")
+
+
+STRANGE: dict[str, tuple[Any, str]] = {
+    "longdouble": (np.ones(2, np.longdouble), "x.astype(np.float64)"),
+    "complex": (np.ones(2, np.clongdouble), "x.astype(np.complex128)"),
+    "object": (np.array([1, 2.0], object), "x.astype(np.float64)"),
+    "scalar": (np.longdouble(1), "x.astype(np.float64)"),
+    "dates": (np.array(["2020-01-01"], "M8[D]"), "(x - x.min()).astype(np.float64)"),
+    "text": (np.array(["a"]), "np.unique(x, return_inverse=True)"),
+    "records": (np.zeros(2, [("a", float)]), "x[name]"),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+@pytest.mark.parametrize("transform", [fx.grad, fx.jit, fx.vmap])
+def test_arrays_of_dtypes_that_programs_do_not_have(case: str, transform: F) -> None:
+    x, fix = STRANGE[case]
+    assert_four_parts(
+        raised(lambda: transform(lambda x: x)(x), fx.errors.FxTypeError),
+        what=["argument 'x' of", str(x.dtype)],
+        line="transform(lambda x: x)(x)",
+        why="up to 64 bits",
+        fix=fix,
+    )
+
+
+def test_hvp_speaks_of_itself() -> None:
+    error = raised(lambda: fx.hvp(lambda x: x**3, 1.0, 1.0), fx.errors.FxTypeError)
+    assert_four_parts(error, what="hvp takes", line="fx.hvp(", why="one entry", fix="fx.hvp(f, (x,), (t,))")
 
 
 # ---- control flow --------------------------------------------------------------------------------------------------------------
@@ -437,6 +482,8 @@ UNSUPPORTED: dict[str, tuple[F, str, str]] = {
     "savetxt": (lambda x: np.savetxt("x.txt", x), "np.savetxt", "outside"),
     "airy": (lambda x: ss.airy(x)[0], "scipy.special.airy", ""),
     "reduceat": (lambda x: np.add.reduceat(x, [0, 1]), "np.add.reduceat", "np.add.reduce"),
+    "accumulate": (lambda x: np.hypot.accumulate(x), "np.hypot.accumulate", "fx.lax.associative_scan(np.hypot, x, axis=0)"),
+    "frompyfunc": (lambda x: np.frompyfunc(abs, 1, 1)(x), "np.frompyfunc", "np.vectorize(f)"),
 }
 
 
@@ -520,8 +567,10 @@ ASSIGNMENTS: dict[str, F] = {
 @pytest.mark.parametrize("transform", [fx.grad, fx.jit])
 def test_where_numpy_does_not_dispatch(case: str, transform: F) -> None:
     """An assignment, a list of traced values: NumPy asks the tracer for numbers, and that is where we can speak."""
-    error = raised(lambda: transform(ASSIGNMENTS[case])(ones), fx.errors.FxTypeError)
-    assert_four_parts(error, what="cannot", line=f'"{case}": lambda x:', why="", fix=".at[i].set(")
+    writes = case in ("element", "slice", "fill", "fill_diagonal", "put")
+    error = raised(lambda: transform(ASSIGNMENTS[case])(ones), fx.MutationError if writes else fx.errors.FxTypeError)
+    what = "would write a traced value into a plain NumPy array" if writes else "cannot turn"
+    assert_four_parts(error, what=what, line=f'"{case}": lambda x:', why="", fix=".at[i].set(")
     assert not plain.any() and not square.any()
 
 

@@ -192,3 +192,30 @@ def test_a_draw_of_the_random_module_is_refused() -> None:
     held = np.random.default_rng(0)
     with pytest.raises(fx.errors.UnsupportedError, match="draws random numbers"):
         fx.jit(lambda x, rng: x * rng.normal(), static_argnums=1)(np.ones(2), held)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize("axis", [0, 1, -2])
+def test_running_extremes(name: str, axis: int) -> None:
+    ufunc = getattr(np, name)
+    x = np.array([[3.0, 1.0, np.nan, 2.0, 9.0], [1.0, 5.0, 2.0, -1.0, 0.5], [4.0, 0.0, 7.0, 7.5, 8.0]])
+    for a in (x, x.astype(np.float32), np.nan_to_num(x).astype(int), x[:, :0], x[:1]):
+        assert_same_bits(fx.jit(lambda a: ufunc.accumulate(a, axis))(a), ufunc.accumulate(a, axis))
+    g = fx.grad(lambda a: np.sum(ufunc.accumulate(a, axis)[-1]))(x[1:])
+    at = np.argmax if name == "maximum" else np.argmin
+    want = np.zeros((2, 5))
+    if axis == 1:
+        for k in range(5):
+            want[1, at(x[2, : k + 1])] += 1
+    else:
+        want[at(x[1:], axis=0), np.arange(5)] = 1
+    assert_same_bits(g, want)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_too_large_a_result_is_a_memory_error(compiled: bool) -> None:
+    def f(x: Any) -> Any:
+        return np.broadcast_to(x, (10**7, 10**6)) * 2
+
+    with pytest.raises(MemoryError, match="Unable to allocate"):
+        (fx.jit(f) if compiled else lambda x: fx.vjp(f, x))(1.0)

@@ -13,6 +13,7 @@ import fxgrad.numpy as fnp
 from examples import transformer_parity as block
 from fxgrad import optim
 from fxgrad.testing.bits import assert_same_bits
+from tests.four_parts import assert_four_parts, raised
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -209,3 +210,58 @@ def test_errors() -> None:
         optim.cosine_decay_schedule(1.0, 0)
     with pytest.raises(ValueError, match="warmup_steps=5"):
         optim.warmup_cosine_decay_schedule(0.0, 1.0, 5, 5)
+
+
+ALL = {name: pair[0] for name, pair in OPTIMIZERS.items()} | {"lion": optim.lion(RATE), "schedule": optim.sgd(lambda n: 0.1)}
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("leaf", [np.ones(3, int), np.ones(3, bool), 3, True])
+def test_parameters_without_a_derivative_are_refused(name: str, leaf: Any) -> None:
+    assert_four_parts(
+        raised(lambda: ALL[name].init({"w": np.ones(2), "a": [leaf]}), fx.errors.FxTypeError),
+        what=["parameter ['a'][0]", str(np.asarray(leaf).dtype)],
+        line="ALL[name].init(",
+        why="no derivative",
+        fix=".astype(np.float32)",
+    )
+
+
+def test_complex_parameters_where_the_rule_is_linear() -> None:
+    z = np.array([1.0 + 2.0j, -1.0j])
+    for optimizer in (optim.sgd(0.5), optim.sgd(0.5, 0.9)):
+        updates, _ = optimizer.update(z, optimizer.init(z), z)
+        assert_same_bits(optim.apply_updates(z, updates), z + -0.5 * z)
+    for name in ("adam", "rmsprop", "adagrad", "lion"):
+        error = raised(lambda name=name: ALL[name].init(z), fx.errors.FxTypeError)
+        assert_four_parts(error, what="real parameters", line="ALL[name].init(z)", why="squares", fix="two parameters")
+
+
+def test_settings_are_looked_at() -> None:
+    for make in (optim.sgd, optim.adam, optim.adamw, optim.rmsprop, optim.adagrad, optim.lion):
+        error = raised(lambda make=make: make(-1), ValueError)
+        assert_four_parts(error, what="learning_rate=-1", line="make(-1)", why="not below 0", fix="uphill")
+        for wrong in ("x", None, True, [0.1], np.ones(2)):
+            error = raised(lambda make=make, wrong=wrong: make(wrong), TypeError)
+            assert_four_parts(error, what="learning_rate=", line="make(wrong)", why="a schedule", fix="learning_rate=0.1")
+        assert make(np.float32(0.1)) and make(np.array(0.1)) and make(1) and make(0.0)
+    error = raised(lambda: optim.adam(0.1, b2=1.5), ValueError)
+    assert_four_parts(error, what="b2=1.5", line="b2=1.5", why="between 0 and 1", fix="b2")
+    raised(lambda: optim.sgd(float("nan")), ValueError)
+    with pytest.raises(ValueError, match="weight_decay=-1"):
+        optim.adamw(0.1, weight_decay=-1)
+    learned = fx.jit(lambda rate: optim.sgd(rate).update(np.ones(2), ((),))[0])
+    assert_same_bits(learned(0.5), np.full(2, -0.5))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_unlike_the_parameters(name: str) -> None:
+    optimizer, p = ALL[name], {"a": np.ones(3), "b": np.ones(2)}
+    state = optimizer.init(p)
+    for wrong in (np.ones(()), np.ones((3, 1)), np.ones(2)):
+        error = raised(lambda wrong=wrong: optimizer.update({**p, "a": wrong}, state, p), ValueError)
+        assert_four_parts(error, what=["gradient ['a']", "(3,)"], line="optimizer.update(", why="own gradient", fix="(3,)")
+    error = raised(lambda: optimizer.update({"a": np.ones(3)}, state, p), fx.TreeMismatchError)
+    assert_four_parts(error, what="gradients", line="optimizer.update(", why="", fix="")
+    error = raised(lambda: optim.apply_updates(p, {**p, "b": np.ones((1, 2))}), ValueError)
+    assert_four_parts(error, what="update ['b']", line="optim.apply_updates(", why="own", fix="(2,)")

@@ -142,6 +142,27 @@ def test_second_order() -> None:
     assert len(error.findings) == 2 and error.findings[1].mode == "reverse over forward"
 
 
+def test_a_long_program_is_traced_a_few_times_only() -> None:
+    """Derivatives of derivatives are measured at many points, but made once, unless the function needs values."""
+    calls, x = [], np.array([1.3, 0.4])
+
+    def f(x: Any) -> Any:
+        calls.append(type(x))
+        y = np.abs(x[0])
+        for _ in range(5):
+            y = y + 0.1 * np.sin(y) * x[1]
+        return y
+
+    def with_values(x: Any) -> Any:
+        return f(x) if x[0] > 0 else -f(x)
+
+    check = check_grads(f, (x,))
+    few = sum(kind is not np.ndarray for kind in calls)
+    calls.clear()
+    assert str(check_grads(with_values, (x,))) == str(check).replace("'f'", "'with_values'")
+    assert few < 40 < sum(kind is not np.ndarray for kind in calls)
+
+
 def test_modes_are_told_apart() -> None:
     f = fx.custom_jvp(lambda x: fnp.sin(x))
     f.defjvp(lambda p, t: (fnp.sin(p[0]), fnp.cos(p[0]) * t[0]))

@@ -35,7 +35,7 @@ def jvp(f: F, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = F
         >>> fx.jvp(np.sin, (0.0,), (1.0,))
         (np.float64(0.0), np.float64(1.0))
     """
-    _check_sequence(primals, tangents, "jvp")
+    check_sequences(primals, tangents, "jvp")
     arguments = Arguments(f, primals, {}, None, "jvp")
     moved = tangents_like(tuple(tangents), arguments)
     traced, _, mask = _trace_forward(f, arguments, moved, has_aux)
@@ -50,12 +50,13 @@ def jvp(f: F, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = F
     return (out, tangent, aux) if has_aux else (out, tangent)
 
 
-def _check_sequence(primals: Any, tangents: Any, transform: str) -> None:
+def check_sequences(primals: Any, tangents: Any, transform: str) -> None:
+    """Primals and tangents come in a tuple or list each, and are as many."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise errors.FxTypeError(
             f"{transform} takes primals and tangents as tuples, got {type(primals).__name__} and {type(tangents).__name__}",
             why="They hold one entry for each argument of the function.",
-            fix=f"Write {transform}(f, (x,), (t,)).",
+            fix=f"Write fx.{transform}(f, (x,), (t,)).",
         )
     if len(primals) != len(tangents):
         raise errors.TreeMismatchError(
@@ -101,7 +102,7 @@ def linearize(f: F, *primals: Any) -> tuple[Any, F]:
     out_avals, out_tree = traced.program.out_avals, traced.out_tree
 
     def f_jvp(*tangents: Any) -> Any:
-        _check_sequence(primals, tangents, "linearize's f_jvp")
+        check_sequences(primals, tangents, "linearize's f_jvp")
         moved = tangents_like(tangents, arguments)
         full = [instantiate(t, aval_of_leaf(x)) for t, x, d in zip(moved, arguments.leaves, mask, strict=True) if d]
         found = iter(inline(halves.later, [*guarded.read("linearize's f_jvp"), *full]))

@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad import errors, tree
 from fxgrad.api.arguments import Arguments, argnums_of, require_float
 from fxgrad.api.batching import vmap
-from fxgrad.api.forward import jvp
+from fxgrad.api.forward import check_sequences, jvp
 from fxgrad.api.reverse import grad, vjp
 from fxgrad.api.wrapping import wraps
 from fxgrad.ir.types import Aval
@@ -167,4 +167,5 @@ def hvp(f: F, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         >>> fx.hvp(lambda x: np.sum(x**3), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
         array([6., 0.])
     """
+    check_sequences(primals, tangents, "hvp")
     return jvp(grad(f), primals, tangents)[1]

@@ -13,6 +13,7 @@ import numpy as np
 
 import fxgrad.numpy as fnp
 from fxgrad import errors, tree
+from fxgrad.optim.checks import require_alike, require_parameters, setting
 
 __all__ = [
     "AdamState", "CountState", "LionState", "MeanSquareState", "SumOfSquaresState", "TraceState", "Transformation",
@@ -88,8 +89,31 @@ def _number() -> np.ndarray:
     return np.zeros((), np.int32)
 
 
-def _stateless(update: Callable[[Tree, Tree], Tree]) -> Transformation:
-    return Transformation(lambda params: (), lambda gradients, state, params=None: (update(gradients, params), state))
+def _rule(
+    name: str,
+    init: Callable[[Tree], Tree],
+    update: Callable[..., tuple[Tree, Tree]],
+    kept: Callable[[Any], Tree] | None = None,
+    linear: bool = False,
+) -> Transformation:
+    """A transformation that looks at what it is given; `kept` is the tree like the parameters in its state."""
+
+    def checked_init(params: Tree) -> Tree:
+        require_parameters(name, params, complex_too=linear)
+        return init(params)
+
+    def checked_update(gradients: Tree, state: Tree, params: Tree = None) -> tuple[Tree, Tree]:
+        if kept is not None:
+            require_alike(name, kept(state), gradients, ("state", "gradient"))
+        if params is not None:
+            require_alike(name, params, gradients, ("parameter", "gradient"))
+        return update(gradients, state, params)
+
+    return Transformation(checked_init, checked_update)
+
+
+def _stateless(name: str, update: Callable[[Tree, Tree], Tree], linear: bool = False) -> Transformation:
+    return _rule(name, lambda params: (), lambda gradients, state, params=None: (update(gradients, params), state), linear=linear)
 
 
 def _like(x: Any, value: Any) -> Any:
@@ -103,6 +127,11 @@ def _decayed(mean: Tree, new: Tree, decay: float) -> Tree:
 
 def _squares(gradients: Tree) -> Tree:
     return tree.map(fnp.square, gradients)
+
+
+def _decays(rule: str, **decays: float) -> None:
+    for name, value in decays.items():
+        setting(rule, name, value, 1.0)
 
 
 def apply_updates(params: Tree, updates: Tree) -> Tree:
@@ -123,18 +152,9 @@ def apply_updates(params: Tree, updates: Tree) -> Tree:
         >>> fx.optim.apply_updates({"w": np.array([1.0, 2.0])}, {"w": np.array([0.5, 0.5])})
         {'w': array([1.5, 2.5])}
     """
-
-    def moved(p: Any, u: Any) -> Any:
-        p, shape = fnp.asarray(p), fnp.shape(u)
-        if shape != p.shape:
-            raise errors.FxValueError(
-                f"an update of shape {list(shape)} met a parameter of shape {list(p.shape)}",
-                why="Broadcasting would give the parameter another shape, or one update to all of its elements.",
-                fix="Pass updates that were made of gradients of these parameters: fx.grad gives them their shapes.",
-            )
-        return fnp.astype(fnp.add(p, u), p.dtype)
-
-    return tree.map(moved, params, updates)
+    require_parameters("apply_updates", params, complex_too=True)
+    require_alike("apply_updates", params, updates, ("parameter", "update"))
+    return tree.map(lambda p, u: fnp.astype(fnp.add(p, u), fnp.asarray(p).dtype), params, updates)
 
 
 def chain(*transformations: Transformation) -> Transformation:
@@ -178,7 +198,7 @@ def identity() -> Transformation:
         >>> updates
         array([2., 4.])
     """
-    return _stateless(lambda gradients, params: gradients)
+    return _stateless("identity", lambda gradients, params: gradients, linear=True)
 
 
 def scale(factor: float) -> Transformation:
@@ -192,7 +212,11 @@ def scale(factor: float) -> Transformation:
         >>> updates
         array([1., 2.])
     """
-    return _stateless(lambda gradients, params: tree.map(lambda g: factor * g, gradients))
+    return _scaled("scale", factor)
+
+
+def _scaled(name: str, factor: float) -> Transformation:
+    return _stateless(name, lambda gradients, params: tree.map(lambda g: factor * g, gradients), linear=True)
 
 
 def scale_by_learning_rate(learning_rate: float | Schedule) -> Transformation:
@@ -207,13 +231,14 @@ def scale_by_learning_rate(learning_rate: float | Schedule) -> Transformation:
         array([-1., -2.])
     """
     if not callable(learning_rate):
-        return scale(-learning_rate)
+        setting("scale_by_learning_rate", "learning_rate", learning_rate)
+        return _scaled("scale_by_learning_rate", -learning_rate)
 
     def update(gradients: Tree, state: CountState, params: Tree = None) -> tuple[Tree, CountState]:
         rate = -fnp.asarray(learning_rate(state.count))
         return tree.map(lambda g: _like(g, rate) * g, gradients), CountState(state.count + np.int32(1))
 
-    return Transformation(lambda params: CountState(_number()), update)
+    return _rule("scale_by_learning_rate", lambda params: CountState(_number()), update, linear=True)
 
 
 def clip(limit: float) -> Transformation:
@@ -227,7 +252,8 @@ def clip(limit: float) -> Transformation:
         >>> updates
         array([-1. ,  0.5])
     """
-    return _stateless(lambda gradients, params: tree.map(lambda g: fnp.clip(g, -limit, limit), gradients))
+    setting("clip", "limit", limit)
+    return _stateless("clip", lambda gradients, params: tree.map(lambda g: fnp.clip(g, -limit, limit), gradients))
 
 
 def global_norm(values: Tree) -> Any:
@@ -263,7 +289,8 @@ def clip_by_global_norm(max_norm: float) -> Transformation:
         norm = fnp.where(small, 1.0, norm)
         return tree.map(lambda g: fnp.where(small, g, g / _like(g, norm) * max_norm), gradients)
 
-    return _stateless(clipped)
+    setting("clip_by_global_norm", "max_norm", max_norm)
+    return _stateless("clip_by_global_norm", clipped)
 
 
 def add_decayed_weights(weight_decay: float, mask: Tree | Callable[[Tree], Tree] | None = None) -> Transformation:
@@ -290,7 +317,8 @@ def add_decayed_weights(weight_decay: float, mask: Tree | Callable[[Tree], Tree]
         wanted = mask(params) if callable(mask) else mask
         return tree.map(lambda g, p, w: g + weight_decay * p if w else g, gradients, params, wanted)
 
-    return _stateless(decayed)
+    setting("add_decayed_weights", "weight_decay", weight_decay)
+    return _stateless("add_decayed_weights", decayed, linear=True)
 
 
 def trace(decay: float, nesterov: bool = False) -> Transformation:
@@ -310,7 +338,8 @@ def trace(decay: float, nesterov: bool = False) -> Transformation:
         updates = tree.map(lambda g, t: g + decay * t, gradients, total) if nesterov else total
         return updates, TraceState(total)
 
-    return Transformation(lambda params: TraceState(_zeros(params)), update)
+    setting("trace", "decay", decay, 1.0)
+    return _rule("trace", lambda params: TraceState(_zeros(params)), update, lambda state: state.trace, linear=True)
 
 
 def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, eps_root: float = 0.0) -> Transformation:
@@ -338,7 +367,9 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, eps_roo
 
         return tree.map(step, mu, nu), AdamState(count, mu, nu)
 
-    return Transformation(init, update)
+    _decays("scale_by_adam", b1=b1, b2=b2)
+    setting("scale_by_adam", "eps", eps)
+    return _rule("scale_by_adam", init, update, lambda state: state.mu)
 
 
 def scale_by_rms(
@@ -365,7 +396,9 @@ def scale_by_rms(
         updates = tree.map(lambda g, v: g / _root(v, eps, eps_in_sqrt), gradients, spread)
         return updates, MeanSquareState(nu, mu)
 
-    return Transformation(init, update)
+    _decays("scale_by_rms", decay=decay)
+    setting("scale_by_rms", "eps", eps)
+    return _rule("scale_by_rms", init, update, lambda state: state.nu)
 
 
 def _root(v: Any, eps: float, eps_in_sqrt: bool) -> Any:
@@ -394,7 +427,8 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7, eps_
         )
         return updates, SumOfSquaresState(total)
 
-    return Transformation(init, update)
+    setting("scale_by_rss", "eps", eps)
+    return _rule("scale_by_rss", init, update, lambda state: state.sum_of_squares)
 
 
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
@@ -413,4 +447,5 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
         updates = tree.map(lambda g, m: fnp.sign((1.0 - b1) * g + b1 * m), gradients, state.mu)
         return updates, LionState(_decayed(state.mu, gradients, b2))
 
-    return Transformation(lambda params: LionState(_zeros(params)), update)
+    _decays("scale_by_lion", b1=b1, b2=b2)
+    return _rule("scale_by_lion", lambda params: LionState(_zeros(params)), update, lambda state: state.mu)

@@ -10,6 +10,7 @@ No locks: everything that changes is one operation on a list or dict, so a final
 
 from __future__ import annotations
 
+import errno
 import functools
 import math
 import mmap
@@ -152,7 +153,12 @@ def _fresh(size: int) -> _Memory:
     huge = size >= _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
     alignment = _HUGE_PAGE if huge else ALIGNMENT
     if huge:
-        mapping = mmap.mmap(-1, size + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            mapping = mmap.mmap(-1, size + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            raise MemoryError(f"Unable to allocate {size / 2**30:.3g} GiB ({size} bytes) for an array") from None
         with suppress(OSError):  # a kernel without them
             mapping.madvise(mmap.MADV_HUGEPAGE)
         owner = np.frombuffer(mapping, np.uint8)

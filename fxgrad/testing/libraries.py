@@ -20,6 +20,7 @@ import numpy as np
 from fxgrad import errors, tree
 from fxgrad.api.forward import jvp
 from fxgrad.api.reverse import vjp
+from fxgrad.compile.jit import jit
 
 __all__ = ["LIBRARIES", "Kind", "Library", "library_of"]
 
@@ -87,8 +88,30 @@ class Library:
         """Where arrays of the wide type can be made."""
         return nullcontext()
 
+    def repeated(self, f: Flat) -> Flat:
+        """f, whose derivatives will be taken at many points: traced once (the bits are the same) unless values direct it."""
+        compiled: Flat | None = jit(f)
 
-class Jax(Library):
+        def run(*xs: Any) -> list[Any]:
+            nonlocal compiled
+            if compiled is not None:
+                try:
+                    return compiled(*xs)
+                except Exception:  # noqa: BLE001 -- it needs values, in which case NumPy may raise anything; else f raises it again
+                    compiled = None
+            return f(*xs)
+
+        return run
+
+
+class Foreign(Library):
+    """A library whose functions fxgrad does not trace."""
+
+    def repeated(self, f: Flat) -> Flat:
+        return f
+
+
+class Jax(Foreign):
     """JAX."""
 
     name = "jax"
@@ -129,7 +152,7 @@ class Jax(Library):
         return importlib.import_module("jax").enable_x64(True)
 
 
-class Torch(Library):
+class Torch(Foreign):
     """PyTorch: reverse mode by torch.autograd, so that any autograd.Function can be checked; forward mode by torch.func."""
 
     name = "torch"
@@ -185,7 +208,7 @@ class Torch(Library):
             return torch.autograd.grad(outs, xs, weights, create_graph=True, allow_unused=True, materialize_grads=True)
 
 
-class Autograd(Library):
+class Autograd(Foreign):
     """HIPS autograd."""
 
     name = "autograd"

@@ -58,6 +58,7 @@ class Subject:
         self.floats: Callable[[Any], list[Any]]  # the leaves of a result that are differentiated
         self.like: Callable[[Any, Sequence[Any]], Any]  # a tree like a result with other leaves at their places
         self.evaluations = 0
+        self._repeated: dict[tuple[bool, str], Flat] = {}
         self.skipped: list[str] = []
 
     @property
@@ -159,6 +160,13 @@ class Subject:
             pulled = self.library.vjp(self.function(False, precision), xs, ws)
             return self.conjugate(self.ins, self.vector(self.ins, pulled, "the gradient of"))
 
+    def repeated(self, nested: bool, precision: str) -> Flat:
+        """The flat function, for derivatives at many points."""
+        key = nested, precision
+        if key not in self._repeated:
+            self._repeated[key] = self.library.repeated(self.function(nested, precision))
+        return self._repeated[key]
+
     def derived(self, mode: str, vector: np.ndarray) -> Subject:
         """The derivative along a fixed tangent ("fwd"), or with a fixed cotangent ("rev"), as a function of x."""
         library, forward = self.library, mode == "fwd"
@@ -169,7 +177,7 @@ class Subject:
         leaves = self.ins if forward else self.outs
 
         def function(nested: bool, precision: str) -> Flat:
-            inner = self.function(nested or forward, precision)
+            inner = self.repeated(nested or forward, precision)
 
             def flat(*xs: Any) -> list[Any]:
                 given = self.natives(leaves, fixed, precision)

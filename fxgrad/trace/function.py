@@ -93,11 +93,32 @@ def as_leaf(x: Any, what: Callable[[], str]) -> tuple[Any, bool]:
         array = np.asarray(x)
         if array.dtype.char in _DTYPE_CODES:
             return array, False
-    dtype = f" of dtype {x.dtype}" if hasattr(x, "dtype") else ""
+    if isinstance(x, (np.ndarray, np.generic)):
+        raise _no_dtype_of_programs(what(), x)
+    named = what()
+    static = "mark it static (jit(f, static_argnums=...)), " if "jit" in named else ""
     raise errors.FxTypeError(
-        f"{what()} is a {kind.__name__}{dtype}, which is not an array or a number",
+        f"{named} is a {kind.__name__}, which is not an array or a number",
         why="Transformed functions take arrays, numbers, and (nested) lists, tuples and dicts of them.",
-        fix="Close over it, mark it static (jit(f, static_argnums=...)), or register its class with fx.tree.register_node.",
+        fix="Return it by other means: append it to a list outside, or give its number in a list."
+        if named.startswith("the result of")
+        else f"Close over it, {static}or register its class with fx.tree.register_node.",
+    )
+
+
+def _no_dtype_of_programs(named: str, x: Any) -> errors.FxTypeError:
+    """The error for arrays of longdouble, objects, dates, text, records."""
+    kind = x.dtype.kind
+    wide = np.complex128 if kind == "c" else np.float64
+    fix = {
+        "M": "Pass the time since a moment as floats: (x - x.min()).astype(np.float64).",
+        "S": "Close over it, or pass numbers that stand for it: np.unique(x, return_inverse=True)[1].",
+        "V": "Pass one array for each field, in a dict: {name: x[name] for name in x.dtype.names}.",
+    }
+    return errors.FxTypeError(
+        f"{named} is an array of dtype {x.dtype}, which fxgrad does not compute in",
+        why="Kernels compute in bool, integers, floats and complex numbers of up to 64 bits a part.",
+        fix=fix.get("S" if kind == "U" else kind, f"Pass x.astype(np.{wide.__name__}), if its elements are numbers."),
     )
 
 

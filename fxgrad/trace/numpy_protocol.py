@@ -86,6 +86,8 @@ def _ufunc_function(ufunc: np.ufunc) -> Callable[..., Any]:
         if found is None:
             raise _unsupported("np", name, vars(fnp))
         return found
+    if name.endswith(" (vectorized)"):  # what np.frompyfunc makes
+        raise _unsupported("np", "frompyfunc", vars(fnp))
     from fxgrad.scipy import special
 
     name = name.lstrip("_")  # scipy.special.zeta is a function around a ufunc _zeta
@@ -103,11 +105,19 @@ def _unsupported(spelling: str, name: str, available: Any) -> errors.Unsupported
     )
 
 
+_METHODS_THERE = {
+    "reduce": "fxgrad reduces with add, multiply, maximum, minimum, logical_and, logical_or, fmax, fmin and logaddexp.",
+    "accumulate": "fxgrad accumulates with add, multiply, maximum and minimum.",
+}
+
+
 def _unsupported_method(ufunc: np.ufunc, function: Any, inputs: tuple, kwargs: dict[str, Any], method: str = "reduceat") -> Any:
     raise errors.UnsupportedError(
         f"np.{ufunc.__name__}.{method} is not supported for traced values",
-        why="Of the ufunc methods fxgrad has reduce, accumulate and outer.",
-        fix="Use np.add.reduce, np.cumsum or a segment sum: np.zeros(n).at[i].add(x).",
+        why=_METHODS_THERE.get(method, f"fxgrad has no rule for {method} of a ufunc."),
+        fix=f"Use fx.lax.associative_scan(np.{ufunc.__name__}, x, axis=0)."
+        if method == "accumulate" and ufunc.nin == 2
+        else "Use np.add.reduce, np.cumsum or a segment sum: np.zeros(n).at[i].add(x).",
     )
 
 
@@ -152,6 +162,12 @@ def _accumulate(ufunc: np.ufunc, function: Any, inputs: tuple, kwargs: dict[str,
     import fxgrad.numpy as fnp
 
     given = {**dict(zip(("array", "axis", "dtype", "out"), inputs, strict=False)), **kwargs}
+    if ufunc.__name__ in ("maximum", "minimum"):  # exact in any order
+        from fxgrad.control import associative_scan
+
+        x = fnp.asarray(given["array"])
+        x = x if given.get("dtype") is None else fnp.astype(x, given["dtype"])
+        return associative_scan(function, x, axis=given.get("axis", 0))
     target = {"add": "cumsum", "multiply": "cumprod"}.get(ufunc.__name__)
     if target is None:
         return _unsupported_method(ufunc, function, inputs, kwargs, "accumulate")

@@ -186,7 +186,12 @@ class Tracer:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _library().copy(self)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        raise errors.FxTypeError(
+            f"a traced {self.aval} is not hashable: it cannot be in a set, a key of a dict, or an argument of a cached function",
+            why="Like an array it is compared element by element, so there is no one value to look it up by.",
+            fix="Keep it in a list, or under a name or number of your own, d['x']; np.unique(x) finds the different elements.",
+        )
 
     # -- values, where they are known
 
@@ -244,12 +249,10 @@ class Tracer:
             raise errors.NonDifferentiableError(
                 f"cannot use a traced {self.aval} as {asked}: it depends on what is being differentiated",
                 why="A Python number carries no derivative: float(), math.* and round() would cut the gradient silently here.",
-                fix="Use the NumPy function of that name (np.exp for math.exp), y = y.at[i].set(x) for y[i] = x of a plain y, "
-                "or fx.stop_gradient(x) first if you mean it.",
+                fix="Use the NumPy function of that name (np.exp for math.exp), or fx.stop_gradient(x) first if you mean it.",
             )
         return self._known(
-            asked,
-            "Use the NumPy function of that name (np.exp for math.exp), or y = y.at[i].set(x) for y[i] = x of a plain y.",
+            asked, "Use the NumPy function of that name (np.exp for math.exp), or keep it an array: x for float(x) and x.item()."
         )
 
     def _free_value(self) -> Any:
