@@ -349,10 +349,12 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     x, xp, fp = (tensor(v) for v in (x, xp, fp))
     refuse_complex("np.interp: x and xp", x, xp)
     if fp.dtype.kind == "c":  # either part by itself
-        ends = [None if v is None else tensor(v) for v in (left, right)]
-        return cx.complex_(
-            *[interp(x, xp, part(fp), *[None if v is None else part(v) for v in ends], period=period) for part in (real, imag)]
-        )
+        low, high = (None if v is None else tensor(v) for v in (left, right))
+        parts = []
+        for part in (real, imag):
+            ends = {"left": None if low is None else part(low), "right": None if high is None else part(high)}
+            parts.append(interp(x, xp, part(fp), **ends, period=period))
+        return cx.complex_(*parts)
     refuse_complex("np.interp: left and right of real fp", *[operand(v) for v in (left, right) if v is not None])
     x, xp, fp = (as_dtype(v, np.dtype(np.float64)) for v in (x, xp, fp))
     if xp.ndim != 1 or xp.shape != fp.shape:
