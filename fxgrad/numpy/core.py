@@ -164,20 +164,19 @@ def resolve(fn: np.ufunc, keys: tuple) -> tuple:
         try:
             dtypes = fn.resolve_dtypes((*(map(np.dtype, keys) if alone else keys), *[None] * fn.nout))
         except TypeError as error:
-            raise _no_loop(fn, keys, error) from None
+            if any(np.dtype(k).kind == "c" for k in keys):
+                raise _no_loop(fn, keys, error) from None
+            raise
         found = _resolved[(fn, keys)] = (tuple(dtypes[: fn.nin]), dtypes[fn.nin])
     return found
 
 
 def _no_loop(fn: np.ufunc, keys: tuple, error: TypeError) -> errors.FxTypeError:
     names = ", ".join(k.__name__ if isinstance(k, type) else str(k) for k in keys)
-    complex_ = any(np.dtype(k).kind == "c" for k in keys)
     return errors.FxTypeError(
         f"np.{fn.__name__} does not take operands of dtype {names}",
         why=f"NumPy: {error}.".replace("..", "."),
-        fix="Write np.real(z), np.imag(z) or np.abs(z), whichever is meant."
-        if complex_
-        else "Convert them first: x.astype(float).",
+        fix="Write np.real(z), np.imag(z) or np.abs(z), whichever is meant.",
     )
 
 
