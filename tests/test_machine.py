@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,27 @@ def test_threads_ask_for_limits_at_once(elsewhere: Path, monkeypatch: pytest.Mon
     for w in workers:
         w.join()
     assert calls == [7]
+
+
+def test_probes_run_side_by_side() -> None:
+    """Other threads go on while a probe runs; it holds no lock that would make threads take turns."""
+    from fxgrad.compile.cache import kernel_addresses
+    from fxgrad.kernels.probes import PeakKernel
+    from fxgrad.runtime.launch import launch
+
+    (address,) = kernel_addresses([PeakKernel(np.dtype(np.float32))])
+    operands, span = (np.array([0.5, 1.0], np.float32), np.empty(64, np.uint8)), list[float]()
+
+    def work() -> None:
+        plan = machine._plan(60_000_000, 1)
+        begun = time.perf_counter()
+        launch(address, plan.ctypes.data, id(operands))
+        span.extend((begun, time.perf_counter()))
+
+    thread, seen = threading.Thread(target=work), list[float]()
+    thread.start()
+    while thread.is_alive():
+        seen.append(time.perf_counter())
+        time.sleep(0.001)
+    first, last = span
+    assert any(first + (last - first) / 4 < t < last - (last - first) / 4 for t in seen)

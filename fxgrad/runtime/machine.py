@@ -237,8 +237,13 @@ def _stream_rate(count: int, address: int, memory: np.ndarray, threads: int) -> 
     jobs = []
     for t in range(threads):
         arrays = [memory[(t * count + i) * each :][:each] for i in range(count)]
-        jobs.append((tuple(arrays) if count > 1 else (*arrays, np.empty(units)), np.array([units, 0, passes], np.int64)))
+        jobs.append((tuple(arrays) if count > 1 else (*arrays, np.empty(units)), _plan(units, passes)))
     return threads * count * each * passes / _best(address, jobs, runs)
+
+
+def _plan(extent: int, passes: int) -> np.ndarray:
+    """A grain below 0: never split, but long enough to give up the GIL for, without which threads would take turns."""
+    return np.array([extent, -extent, passes], np.int64)
 
 
 def _runs(length: int, threads: int) -> tuple[int, int]:
@@ -250,12 +255,12 @@ def _runs(length: int, threads: int) -> tuple[int, int]:
 def _peak_rate(kernel: Any, address: int, threads: int) -> float:
     turns, runs = _runs(_TURNS, threads)
     inputs = np.array([0.5, 1.0], kernel.dtype)
-    jobs = [((inputs, np.empty(64, np.uint8)), np.array([turns, 0, 1], np.int64)) for _ in range(threads)]
+    jobs = [((inputs, np.empty(64, np.uint8)), _plan(turns, 1)) for _ in range(threads)]
     return threads * turns * kernel.flops / _best(address, jobs, runs)
 
 
 def _best(address: int, jobs: Sequence[tuple[tuple[np.ndarray, ...], np.ndarray]], runs: int) -> float:
-    """Least seconds of so many runs of the kernel on all jobs side by side, a thread each: their plans say never to split."""
+    """Least seconds of so many runs of the kernel on all jobs side by side, a thread each."""
     from fxgrad.runtime.launch import launch
 
     barrier = threading.Barrier(len(jobs))
