@@ -303,6 +303,7 @@ def test_an_interrupt_ends_a_long_call(threads):
     code = (
         LONG
         + """
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background inherits that it is ignored
 for _ in range(3):
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     start = time.perf_counter()
