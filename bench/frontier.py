@@ -54,7 +54,7 @@ before, seconds = status("VmRSS"), []
 for _ in range({steps}):
     result = None
     begun = time.perf_counter()
-    result = executable(*args)
+    result = executable(*fx.tree.leaves(args))
     seconds.append(time.perf_counter() - begun)
 grown = status("VmHWM") - before
 digest = hashlib.sha256(b"".join(np.asarray(x).tobytes() for x in fx.tree.leaves(result))).hexdigest()
