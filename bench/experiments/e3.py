@@ -224,15 +224,21 @@ def alive(loss: Callable[..., Any], args: list[Any], a: float) -> Table:
 
 def explain(result: Result) -> list[str]:
     f, said = result.figures, result.predicted_value
-    more = [f"{k} ({f[k]:.2f} a, {said(k):.0f} derived)" for k in ("tanh", "relu", "maximum", "gelu") if f[k] > 1.05 * said(k)]
+    more = [f"{k} ({f[k]:.2f} a, {said(k):.0f} derived)" for k in DERIVED if f[k] > 1.05 * said(k)]
     layers = (
         (
             f"More than derived is kept by {', '.join(more)}: a kernel of the forward pass also writes what only the "
             "derivative reads, a mask or a slope, beside the values from which the backward pass could compute it."
         )
         if more
-        else "Every layer keeps what was derived."
+        else "No layer keeps more than was derived."
     )
+    fewer = [f"{k} ({f[k]:.2f} a, {said(k):.0f} derived)" for k in DERIVED if f[k] < 0.95 * said(k)]
+    if fewer:
+        layers += (
+            f" Less is kept by {', '.join(fewer)}: the argument alone lasts, and the result is computed again in the kernel "
+            "of the backward pass that it feeds, so that it never lies in memory beside it."
+        )
     block = (
         f"A block keeps {f['block']:.1f} a ({shown(f['block_bytes'], 'B')}); {said('block'):.1f} were derived with the "
         f"cheap parts computed again, {said('block_plain'):.1f} with everything kept once. "
